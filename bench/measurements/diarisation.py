@@ -33,12 +33,12 @@ from bench.measurements.material.noisy_clips import noise_adder
 from bench.measurements.speakers import find_recordings
 from bench.tools.stats import machine, markdown
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
-from core.conversation.speakers import VoiceVector
+from core.conversation.speakers import GE2E_THRESHOLDS, VoiceThresholds, VoiceVector
 from core.errors import EarshotError
 from engines.base import VadEngine
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load
-from pipeline.transcription.diarisation.timeline import THRESHOLD, find_speakers
+from pipeline.transcription.diarisation.timeline import find_speakers
 from pipeline.transcription.diarisation.windows import Window, segment_windows
 from pipeline.transcription.recording import ANY_LENGTH_MS, BLOCK_MS
 from pipeline.transcription.segmenter import Segmenter
@@ -127,7 +127,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--people", choices=("six", "guests"), default="six")
     parser.add_argument("--each", type=int, default=6, help="conversations per number of people")
-    parser.add_argument("--thresholds", type=float, nargs="+", default=[THRESHOLD])
+    parser.add_argument("--thresholds", type=float, nargs="+", default=[GE2E_THRESHOLDS.group])
     kinds = ("turns", "overlap", "noise")
     parser.add_argument("--kinds", nargs="+", default=list(kinds), choices=kinds)
     return parser.parse_args()
@@ -245,7 +245,7 @@ def _rows(
     errors: dict[float, DiarisationError] = {0.0: NO_ERROR, COLLAR_MS: NO_ERROR}
     for one in heard:
         began_s = time.process_time()
-        spans = find_speakers(one.windows, one.vectors, threshold=threshold)
+        spans = find_speakers(one.windows, one.vectors, thresholds=VoiceThresholds(group=threshold))
         cpu_s += one.cpu_s + time.process_time() - began_s
         audio_s += len(one.conversation.pcm) / ASR_RATE_HZ
         people = len({span.speaker for span in spans})

@@ -39,8 +39,10 @@ from core.conversation.speakers import (
 from core.errors import EarshotError
 from engines.base.speaker import SpeakerItem, SpeakerModel
 from engines.registry import load
+from engines.speaker.sherpa.model_file import find_speaker_file
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.files.decode import decode_file
+from serving.placement.sherpa import SHERPA
 from serving.speaker.model import GE2E
 from serving.speaker.recognition import guard_parts
 
@@ -89,7 +91,8 @@ def main() -> int:
     """Runs the measurement and prints a table."""
     arguments = _arguments()
     try:
-        model = load("speaker", GE2E, {"model": str(arguments.model)})
+        is_sherpa = find_speaker_file(arguments.model) is not None
+        model = load("speaker", SHERPA if is_sherpa else GE2E, {"model": str(arguments.model)})
         people, guests = find_recordings(arguments.data / "speakers")
     except EarshotError as error:
         print(error, file=sys.stderr)

@@ -86,6 +86,10 @@ class EnrolledSpeaker:
     followed: datetime | None = None
     "Time when the server last added a recording by itself."
 
+    def is_known_to(self, model: str) -> bool:
+        """Returns whether a recording of the person was learned by this model."""
+        return any(sample.model == model for sample in self.samples)
+
     def voice(self, model: str, *, taught_only: bool = False) -> SpeakerProfile | None:
         """Returns the person's voice as this model hears it; None if it never heard it.
         `taught_only`: without the recordings that the server added by itself."""
@@ -94,7 +98,9 @@ class EnrolledSpeaker:
             for sample in self.samples
             if sample.model == model and not (taught_only and sample.is_followed)
         ]
-        return SpeakerProfile(self.id, self.name, mean_vector(vectors)) if vectors else None
+        # A folder may hold another network by now, whose vectors have another length.
+        same = [vector for vector in vectors if vector.shape == vectors[-1].shape]
+        return SpeakerProfile(self.id, self.name, mean_vector(same)) if same else None
 
 
 class EnrolledSpeakers:
@@ -107,9 +113,11 @@ class EnrolledSpeakers:
         self._people: Mapping[str, tuple[EnrolledSpeaker, ...]] = {}
         "Owner -> people by name."
 
-    def count_people(self, key: NamedKey | None) -> int:
-        """Returns the number of people whom the sessions of a key know. `key`: see `profiles`."""
-        return len(self._people.get(OWNER if key is None else key.id, ()))
+    def count_people(self, key: NamedKey | None, model: str) -> int:
+        """Returns the number of people whom the sessions of a key know by `model`. `key`: see
+        `profiles`."""
+        people = self._people.get(OWNER if key is None else key.id, ())
+        return sum(person.is_known_to(model) for person in people)
 
     def profiles(
         self, key: NamedKey | None, model: str, *, taught_only: bool = False

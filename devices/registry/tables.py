@@ -177,6 +177,21 @@ voice_samples = Table(
     Index("voice_samples_by_speaker", "speaker_id"),
 )
 
+person_list_items = Table(
+    "person_list_items",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column(
+        "speaker_id",
+        String(40),
+        ForeignKey("speakers.id", ondelete="CASCADE", name="person_list_items_speaker"),
+        nullable=False,
+    ),
+    Column("text", Text, nullable=False),
+    Column("number", Integer, nullable=False),  # order in the list
+    Index("person_list_items_by_speaker", "speaker_id"),
+)
+
 voice_ratings = Table(
     "voice_ratings",
     metadata,

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.conversation.speakers import GE2E_THRESHOLDS, VoiceThresholds
+
 
 @dataclass(frozen=True, slots=True)
 class SpeakerModelInfo:
@@ -18,6 +20,8 @@ class SpeakerModelInfo:
     "Length of a vector. Its Euclidean length is 1."
     min_speech_ms: int
     "Shortest speech, in ms, of which a vector is made."
+    thresholds: VoiceThresholds = GE2E_THRESHOLDS
+    "Scores from which two vectors count as one voice."
     max_batch: int = 1
     "Largest number of items in one call."
     is_incremental: bool = False

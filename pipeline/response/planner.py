@@ -14,6 +14,7 @@ from engines.base import LlmOptions, Message, Tts
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
 from pipeline.conversation.instructions import add_location
+from pipeline.conversation.private_exchanges import visible_items
 from pipeline.response.draft import ResponseDraft
 from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
@@ -201,7 +202,9 @@ class ResponsePlanner:
             excluded = {*replaced, *_decided(plan)}
             kept = tuple(item for item in history.items if item.id not in excluded)
             items = _user_message_last(kept, plan.turn.item_id)
-        messages = messages_of(items, plan.instructions)
+        speaker = plan.turn.speaker
+        visible = visible_items(items, speaker.id if speaker else "")
+        messages = messages_of(visible, plan.instructions)
         if not words:
             return messages
         return [*messages, Message("user", words, speaker=plan.turn.fix_prompt_name())]

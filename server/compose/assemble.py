@@ -174,7 +174,8 @@ async def assemble(
         devices = await stack.enter_async_context(device_services(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
         guards = Guards(config.tools.guards, clock)
-        skills, demo_home_tools = _skills(home, timers, clock), HomeTools(home, guards)
+        skills = _skills(home, timers, clock, devices)
+        demo_home_tools = HomeTools(home, guards)
         # Names of built-in tools are reserved: a tool of another package must not take one.
         reserved_names = _tool_names((demo_home_tools, *skills), config.language)
         await asyncio.to_thread(log_unused_plugins, config)
@@ -201,7 +202,9 @@ async def assemble(
         )
         services = replace(
             _session_services(config, engines, devices, toolbox, clock, metrics, trace),
-            speakers=SpeakerRecognition(engines.speakers, devices.speakers),
+            speakers=SpeakerRecognition(
+                engines.speakers, devices.speakers, config.speakers.as_settings()
+            ),
             apply_profile=devices.speakers.apply_profile,
             languages=engines.languages,
             codes=guards.codes(),
@@ -356,8 +359,10 @@ def _backend(
     )
 
 
-def _skills(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
-    return [ListTools(home), TimerTools(timers), ClockTools(clock)]
+def _skills(
+    home: Home, timers: Timers, clock: Clock, devices: DeviceServices
+) -> list[ToolProvider]:
+    return [ListTools(home, devices.person_lists), TimerTools(timers), ClockTools(clock)]
 
 
 def _tool_names(providers: Sequence[ToolProvider], language: str) -> frozenset[str]:

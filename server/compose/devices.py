@@ -16,6 +16,7 @@ from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations
 from devices.registry.named_keys import NamedKeys
 from devices.registry.own_voices import OwnVoiceTable
+from devices.registry.person_lists import PersonLists
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
@@ -45,6 +46,7 @@ class DeviceServices:
     own_voices: OwnVoiceTable
     "Voices that people made of recordings. They lie in the same database."
     speakers: EnrolledSpeakers
+    person_lists: PersonLists
     voice_ratings: VoiceRatings
     "Counts of good and bad opinions of voices, in the same database."
     voice_enrolment: VoiceEnrolment
@@ -95,6 +97,7 @@ async def device_services(
             kept_conversations=KeptConversations(database, clock, config.history.days),
             own_voices=own_voices,
             speakers=speakers,
+            person_lists=PersonLists(database),
             voice_ratings=VoiceRatings(database),
             voice_enrolment=VoiceEnrolment(speakers, clock),
             settings=DatabaseSettingsStore(database),

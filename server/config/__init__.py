@@ -21,6 +21,7 @@ from server.config.sections.limits import LimitsConfig
 from server.config.sections.mcp_server import McpServerConfig
 from server.config.sections.mqtt import MqttConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
+from server.config.sections.speakers import SpeakersConfig
 from server.config.sections.telephone import TelephoneConfig
 from server.config.sections.tools import ToolsConfig
 from server.config.sections.tts import OwnVoicesConfig
@@ -452,6 +453,7 @@ class Config(Section, frozen=True):
     tts: TtsConfig = TtsConfig()
     turn: TurnConfig = TurnConfig()
     assistant: AssistantConfig = AssistantConfig()
+    speakers: SpeakersConfig = SpeakersConfig()
     tools: ToolsConfig = ToolsConfig()
     mcp_server: McpServerConfig = McpServerConfig()
     realtime: RealtimeConfig = RealtimeConfig()

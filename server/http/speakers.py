@@ -13,7 +13,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.access.named_key import CALLER_KEY
 from core.audio import ASR_RATE_HZ, Pcm
-from core.conversation.speakers import THRESHOLD
 from core.errors import RequestError
 from core.http.client_connection import while_connected
 from core.http.json_body import decode_json_body_or_empty
@@ -90,6 +89,9 @@ class SpeakerView(Struct, frozen=True):
     "ISO 8601 in UTC."
     profile: PersonProfile
     "Settings of the answers to this person."
+    must_teach_again: bool = False
+    """True: the recordings were learned by another model than the present one, which therefore does
+    not know the person. One recording more is enough, three are better."""
 
 
 class SpeakerEdit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,7 +166,7 @@ class SpeakersDoor:
         self._spools, self._decoder = spools, decoder
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
-        return _json(SpeakerList(tuple(map(_view, self._people.list_all()))))
+        return _json(SpeakerList(tuple(map(self._view, self._people.list_all()))))
 
     async def learn(self, request: aioweb.Request) -> aioweb.Response:
         return _json(await while_connected(request, self._learn(request)))
@@ -181,7 +183,7 @@ class SpeakersDoor:
         person = self._people.find(request.match_info["id"])
         check_profile(body.profile.apply_to(person.profile), self._check)
         name = None if body.name is UNSET else body.name.strip()
-        return _json(_view(await self._people.edit(person.id, name, body.profile.apply_to)))
+        return _json(self._view(await self._people.edit(person.id, name, body.profile.apply_to)))
 
     async def delete(self, request: aioweb.Request) -> aioweb.Response:
         await self._people.delete(request.match_info["id"])
@@ -205,14 +207,26 @@ class SpeakersDoor:
                 param=FILE_FIELD,
             )
         person = await self._people.add(name, VoiceSample(model, vector, speech_ms))
-        return LearnedVoice(_view(person), _quality(result.quality))
+        return LearnedVoice(self._view(person), _quality(result.quality))
 
     async def _recognise(self, request: aioweb.Request) -> TriedVoice:
         _, pcm = await self._read(request, ())
         key = CALLER_KEY.get()
         match, result = await self._recognition.compare(pcm, key, SpeakerPriority.ENROLMENT)
         heard = HeardSpeaker(match.id, match.name, match.score) if match else None
-        return TriedVoice(heard, THRESHOLD, _quality(result.quality))
+        return TriedVoice(heard, self._recognition.thresholds.known, _quality(result.quality))
+
+    def _view(self, person: EnrolledSpeaker) -> SpeakerView:
+        model = self._recognition.model_name
+        return SpeakerView(
+            person.id,
+            person.name,
+            len(person.samples),
+            sum(sample.speech_ms for sample in person.samples),
+            person.created,
+            person.profile,
+            must_teach_again=model is not None and not person.is_known_to(model),
+        )
 
     async def _read(
         self, request: aioweb.Request, known: tuple[str, ...]
@@ -323,13 +337,6 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
             error_codes=("speaker_not_found", "storage_failed"),
             scope="talk",
         ),
-    )
-
-
-def _view(person: EnrolledSpeaker) -> SpeakerView:
-    speech_ms = sum(sample.speech_ms for sample in person.samples)
-    return SpeakerView(
-        person.id, person.name, len(person.samples), speech_ms, person.created, person.profile
     )
 
 

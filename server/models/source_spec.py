@@ -28,11 +28,13 @@ SourceKind = Literal[
     "speaker",
     "codec",
     "sherpa",
+    "punctuation",
 ]
 """Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted.
 embed, rerank: a model for embeddings or reranking. clip: one that takes images, too. endpoint: a
 model for turn detection. llm: a language model. speaker: a model that recognises speakers.
-codec: sound to codes and back. sherpa: a recogniser of sherpa-onnx."""
+codec: sound to codes and back. sherpa: a recogniser of sherpa-onnx.
+punctuation: a model that adds punctuation to the words of another one."""
 
 MAIN_BRANCH = "main"
 "Default branch of a repository."

@@ -98,9 +98,12 @@ def with_folder(
     options: Mapping[str, object], models_dir: Path, kind: Literal["asr", "wake"] = "asr"
 ) -> Mapping[str, object]:
     """Returns an engine's options with the folder in place of a model's name. If no model is named,
-    the only one in the models folder is meant. `kind`: a recogniser, or a keyword spotter. Raises
-    ConfigError."""
+    the only one in the models folder is meant. A name of a model for punctuation becomes a folder,
+    too. `kind`: a recogniser, or a keyword spotter. Raises ConfigError."""
     is_wanted = kind == "wake"
+    punctuation = str(options.get("punctuation", ""))
+    if punctuation and "/" not in punctuation:
+        options = {**options, "punctuation": str(models_dir / punctuation)}
     found = [model for model in _find_all(models_dir) if is_spotter(model.name) is is_wanted]
     name = str(options.get("model", ""))
     if "/" in name:

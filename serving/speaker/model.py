@@ -11,12 +11,15 @@ from core.ports import Clock, Metrics
 from engines.base.speaker import SpeakerItem, SpeakerModelInfo, SpeakerResult
 from engines.runtime.worker.payloads import EMBED
 from engines.runtime.worker.protocol import LoadRequest
-from engines.speaker.ge2e import read_info
+from engines.speaker import ge2e, sherpa
 from engines.speaker.ge2e.network import WEIGHTS_FILE
+from engines.speaker.sherpa.model_file import find_speaker_file
 from serving.models.catalogue import short_name
 from serving.models.model import ModelLoader, ServedModel
 from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.placement.offers import LoadableModel
+from serving.placement.sherpa import BASE_MB as SHERPA_BASE_MB
+from serving.placement.sherpa import MEMORY_FACTOR, SCHEME, SHERPA
 from serving.placement.whisper import CPU
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
 from serving.workers.batch_pool import BatchWorkerPool
@@ -113,12 +116,17 @@ def add_speaker_models(
 
 
 def find_speaker_models(models_dir: Path) -> Sequence[LoadableModel]:
-    """Returns the models that recognise speakers in the models folder, by name."""
-    return [_offer(file.parent) for file in sorted(models_dir.glob(f"[!.]*/{WEIGHTS_FILE}"))]
+    """Returns the models that recognise speakers in the models folder: those of GE2E by name, then
+    those of sherpa-onnx."""
+    ge2e_files = sorted(models_dir.glob(f"[!.]*/{WEIGHTS_FILE}"))
+    folders = sorted(models_dir.glob("[!.]*/"))
+    sherpa_files = [file for folder in folders if (file := find_speaker_file(folder)) is not None]
+    return [*map(_ge2e_offer, ge2e_files), *map(_sherpa_offer, sherpa_files)]
 
 
-def _offer(path: Path) -> LoadableModel:
-    size_mb = (path / WEIGHTS_FILE).stat().st_size / 2**20
+def _ge2e_offer(file: Path) -> LoadableModel:
+    path = file.parent
+    size_mb = file.stat().st_size / 2**20
     known = short_name(path.name)
     return LoadableModel(
         name=path.name,
@@ -131,5 +139,20 @@ def _offer(path: Path) -> LoadableModel:
     )
 
 
+def _sherpa_offer(file: Path) -> LoadableModel:
+    path = file.parent
+    size_mb = file.stat().st_size / 2**20
+    return LoadableModel(
+        name=path.name,
+        engine=SHERPA,
+        workers=({"model": str(path)},),
+        memory_mb={CPU: SHERPA_BASE_MB + MEMORY_FACTOR * size_mb},
+        aliases=(f"{SCHEME}{path.name}",),
+        size_mb=size_mb,
+        why="on the processor",
+    )
+
+
 def _describe(offer: LoadableModel) -> SpeakerModelInfo:
+    read_info = ge2e.read_info if offer.engine == GE2E else sherpa.read_info
     return read_info(Path(offer.options["model"]))

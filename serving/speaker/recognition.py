@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.conversation.speakers import (
-    THRESHOLD,
     HeardVoice,
     SpeakerMatch,
     SpeakerProfile,
+    VoiceThresholds,
     VoiceVector,
     confirmed_speaker,
     nearest_speaker,
@@ -26,6 +27,9 @@ GUARD_PART_MS = 2000
 for a comparison; in longer ones the words of another person would not be noticed."""
 
 
+AUTO = "auto"
+"Setting of the model that leaves the choice to the server."
+
 FOLLOWED_SPEECH_MS = 3000
 "Least speech of an utterance that is added to a voice. A vector of less is less sure."
 
@@ -33,8 +37,8 @@ FOLLOWED_SPEECH_MS = 3000
 class VoiceDirectory(Protocol):
     """Knows the voices of people."""
 
-    def count_people(self, key: NamedKey | None) -> int:
-        """Returns the number of people whose voices the sessions of a key know."""
+    def count_people(self, key: NamedKey | None, model: str) -> int:
+        """Returns the number of people whose voices the sessions of a key know by `model`."""
         ...
 
     def profiles(
@@ -59,10 +63,17 @@ class VoiceDirectory(Protocol):
 class RecordingVoices:
     """Turns the voices of one recording into vectors, all by the same model."""
 
-    def __init__(self, model: ServedSpeakerModel, profiles: Sequence[SpeakerProfile]) -> None:
+    def __init__(
+        self,
+        model: ServedSpeakerModel,
+        profiles: Sequence[SpeakerProfile],
+        thresholds: VoiceThresholds,
+    ) -> None:
         self._model = model
         self.profiles = profiles
         "People whose voices the key of the request knows."
+        self.thresholds = thresholds
+        "Scores from which two vectors count as one voice."
 
     async def vector(self, pcm: Pcm) -> VoiceVector | None:
         """Returns the vector of a voice; None if there is too little speech.
@@ -73,27 +84,59 @@ class RecordingVoices:
         return vector_of(await self._model.compute(item, SpeakerPriority.RECORDING))
 
 
-class SpeakerRecognition:
-    """Compares recordings with known voices, by the first usable model of the models folder.
+@dataclass(frozen=True, slots=True)
+class SpeakerSettings:
+    """Choice of the model that recognises speakers, and of the scores that count."""
 
-    Nothing is loaded or computed as long as no voice is known.
+    model: str = AUTO
+    "Name of the model; AUTO: GE2E if it is there, or else the first one."
+    threshold: float | None = None
+    "Score from which a voice counts as known; None: that of the engine."
+    guard_threshold: float | None = None
+    "Score from which a voice may use what a guard protects; None: that of the engine."
+
+
+DEFAULT_SETTINGS = SpeakerSettings()
+
+
+class SpeakerRecognition:
+    """Compares recordings with known voices, by one model of the models folder.
+
+    Voices that were learned by another model are not compared: their vectors mean something else.
+    Nothing is loaded or computed as long as the model knows no voice.
     """
 
-    def __init__(self, models: SpeakerModels, voices: VoiceDirectory) -> None:
-        self._models, self._voices = models, voices
+    def __init__(
+        self,
+        models: SpeakerModels,
+        voices: VoiceDirectory,
+        settings: SpeakerSettings = DEFAULT_SETTINGS,
+    ) -> None:
+        self._models, self._voices, self._settings = models, voices, settings
+
+    @property
+    def model_name(self) -> str | None:
+        """Name of the model by which voices are learned now; None if there is none."""
+        model = self._model()
+        return None if model is None else model.offer.name
+
+    @property
+    def thresholds(self) -> VoiceThresholds:
+        """Scores that count with the present model. Raises EngineMissing if there is none."""
+        return self._thresholds(self._usable_model())
 
     def count_people(self, key: NamedKey | None) -> int:
         """Returns the number of people whose voices the sessions of a key know; 0 if there is no
         model that could recognise them."""
-        people = self._voices.count_people(key)
-        return people if people and self._model() is not None else 0
+        model = self._model()
+        return 0 if model is None else self._voices.count_people(key, model.offer.name)
 
     @contextmanager
     def hold(self, key: NamedKey | None) -> Iterator[None]:
         """Keeps the model in memory while the context is open, if the sessions of the key know any
         voice."""
-        model = self._model() if self._voices.count_people(key) else None
-        if model is None:
+        model = self._model()
+        if model is None or not self._voices.count_people(key, model.offer.name):
             yield
             return
         with model.hold():
@@ -105,7 +148,8 @@ class SpeakerRecognition:
         Raises EngineMissing if there is no model."""
         model = self._usable_model()
         with model.hold():
-            yield RecordingVoices(model, self._voices.profiles(key, model.offer.name))
+            profiles = self._voices.profiles(key, model.offer.name)
+            yield RecordingVoices(model, profiles, self._thresholds(model))
 
     async def listen(self, pcm: Pcm, priority: SpeakerPriority) -> tuple[str, SpeakerResult]:
         """Returns the name of the model, and the vector and the quality of a recording.
@@ -121,19 +165,20 @@ class SpeakerRecognition:
         pcm: Pcm,
         key: NamedKey | None,
         priority: SpeakerPriority,
-        threshold: float = THRESHOLD,
+        threshold: float | None = None,
     ) -> tuple[SpeakerMatch | None, SpeakerResult]:
         """Returns the person who speaks, None for a guest and for too little speech; and the
         vector with the quality of the recording.
 
-        `pcm`: 16 kHz. `threshold`: score from which a voice is known. Raises EngineMissing if there
-        is no model, EngineError, OverloadedError.
+        `pcm`: 16 kHz. `threshold`: score from which a voice is known; None: that of the model.
+        Raises EngineMissing if there is no model, EngineError, OverloadedError.
         """
         model, result = await self.listen(pcm, priority)
         vector = vector_of(result)
         if vector is None:
             return None, result
-        return nearest_speaker(vector, self._voices.profiles(key, model), threshold), result
+        least = self.thresholds.known if threshold is None else threshold
+        return nearest_speaker(vector, self._voices.profiles(key, model), least), result
 
     async def confirm(self, pcm: Pcm, key: NamedKey | None) -> SpeakerMatch | None:
         """Returns the person who surely spoke all of a recording; None in any doubt.
@@ -150,7 +195,7 @@ class SpeakerRecognition:
         if not parts:
             return None
         profiles = self._voices.profiles(key, heard[0][0], taught_only=taught_only)
-        return confirmed_speaker(parts, profiles)
+        return confirmed_speaker(parts, profiles, self.thresholds)
 
     async def follow(self, pcm: Pcm, key: NamedKey | None, speaker_id: str) -> None:
         """Adds the voice of an utterance to those of this person, if the person wants that, and all
@@ -169,19 +214,36 @@ class SpeakerRecognition:
         if sure is not None and sure.id == speaker_id:
             await self._voices.follow(speaker_id, HeardVoice(model, vector, speech_ms))
 
+    def _thresholds(self, model: ServedSpeakerModel) -> VoiceThresholds:
+        own = model.info.thresholds
+        known, guard = self._settings.threshold, self._settings.guard_threshold
+        return replace(
+            own,
+            known=own.known if known is None else known,
+            guard=own.guard if guard is None else guard,
+        )
+
     def _usable_model(self) -> ServedSpeakerModel:
-        model = self._model()
-        if model is None:
+        if (model := self._model()) is not None:
+            return model
+        name = self._settings.model
+        if name == AUTO:
             why = (
                 "there is no model that recognises speakers; `earshot models pull ge2e` fetches one"
             )
             raise EngineMissing("speaker", GE2E, why)
-        return model
+        found = self._models.get(name)
+        why = f"cannot be used: {found.problem}" if found else "is not in the models folder"
+        raise EngineMissing("speaker", name, f"speakers.model: {name!r} {why}")
 
     def _model(self) -> ServedSpeakerModel | None:
-        usable = (model for name in self._models if (model := self._models.get(name)))
+        if self._settings.model != AUTO:
+            chosen = self._models.get(self._settings.model)
+            return None if chosen is None or chosen.problem is not None else chosen
+        usable = [model for name in self._models if (model := self._models.get(name))]
+        first = min(usable, key=lambda model: model.offer.engine != GE2E, default=None)
         # Asking by name finds a model that was pulled since the start.
-        return next(usable, None) or self._models.get(GE2E)
+        return first or self._models.get(GE2E)
 
 
 def guard_parts(pcm: Pcm) -> Sequence[Pcm]:

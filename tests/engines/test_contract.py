@@ -55,6 +55,7 @@ HELD_ELSEWHERE = {
     "llm.llama_cpp": "tests/engines/llm/llama_cpp/test_engine.py, with a server of its own",
     "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
     "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",
+    "speaker.sherpa": "tests/engines/speaker/test_sherpa.py, with models of mean spectra",
     "tts.bark": "tests/engines/tts/bark, where torch is installed",
     "tts.indri": "tests/engines/tts/indri, where torch is installed",
     "tts.pocket": "tests/engines/tts/pocket, where pocket-tts is installed",

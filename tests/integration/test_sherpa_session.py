@@ -15,7 +15,13 @@ from server.config.load import load
 from server.runtime.metrics import PrometheusMetrics
 from tests.conftest import require
 from tests.devices.willow.wis.uploads import wav
-from tests.engines.asr.sherpa.tone_models import have_sherpa, offline_tdt, say, streaming_ctc
+from tests.engines.asr.sherpa.tone_models import (
+    have_sherpa,
+    offline_tdt,
+    punctuation,
+    say,
+    streaming_ctc,
+)
 from tests.server.http.harness import serving
 
 pytestmark = pytest.mark.live
@@ -62,12 +68,14 @@ async def upload(http: ClientSession, model: str) -> str:
     return str((await response.json())["text"])
 
 
-def test_words_appear_while_they_are_said(tmp_path: Path) -> None:
+def test_words_appear_while_they_are_said_and_have_marks_at_the_end(tmp_path: Path) -> None:
     require(have_sherpa(), "sherpa-onnx and onnx are not installed")
     streaming_ctc(tmp_path / "models" / "sherpa-onnx-tones")
     offline_tdt(tmp_path / "models" / "sherpa-onnx-whole-tones")
+    punctuation(tmp_path / "models" / "marks")
     settings = {
         "EARSHOT_ASR__MODEL": "sherpa:tones",
+        "EARSHOT_ASR__OPTIONS__PUNCTUATION": "marks",
         "EARSHOT_ASR__NO_SPEECH": "off",
         "EARSHOT_VAD__ENGINE": "tests.integration.tones",
         "EARSHOT_VAD__OPTIONS__KIND": "vad",
@@ -82,9 +90,10 @@ def test_words_appear_while_they_are_said(tmp_path: Path) -> None:
             serving(parts.doors.routes) as http,
         ):
             partials, final = await transcribe_live(http)
-            assert final == TEXT
+            assert final == "turn on, the light."
             assert partials[0] in ("turn", "turn on")
             assert partials[-1] == TEXT
-            assert await upload(http, "sherpa-onnx-whole-tones") == "turn off the light"
+            whole = await upload(http, "sherpa-onnx-whole-tones")
+            assert whole == "turn off the light"  # the options are those of the chosen model
 
     asyncio.run(scenario())

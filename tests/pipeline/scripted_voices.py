@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm
-from core.conversation.speakers import THRESHOLD, SpeakerMatch
+from core.conversation.speakers import GE2E_THRESHOLDS, SpeakerMatch
 from core.errors import EngineCrashed
 from engines.base.speaker import SpeakerResult, VoiceQuality
 from serving.speaker.model import SpeakerPriority
@@ -25,7 +25,7 @@ class ScriptedVoices(SpeakerRecognition):
         self.match, self.people, self.delay_s = match, people, delay_s
         self.heard: list[float] = []
         "Length of each sound that was compared, in seconds."
-        self.thresholds: list[float] = []
+        self.asked_thresholds: list[float] = []
         self.confirmed: list[float] = []
         "Length of each sound that was compared for a guard, in seconds."
         self.followed: list[tuple[str, float]] = []
@@ -64,11 +64,11 @@ class ScriptedVoices(SpeakerRecognition):
         pcm: Pcm,
         key: NamedKey | None,
         priority: SpeakerPriority,
-        threshold: float = THRESHOLD,
+        threshold: float | None = None,
     ) -> tuple[SpeakerMatch | None, SpeakerResult]:
         assert priority is SpeakerPriority.TURN
         self.heard.append(len(pcm) / ASR_RATE_HZ)
-        self.thresholds.append(threshold)
+        self.asked_thresholds.append(GE2E_THRESHOLDS.known if threshold is None else threshold)
         await asyncio.sleep(self.delay_s)
         if self.is_broken:
             raise EngineCrashed("speaker", "ge2e", "broken on purpose")

@@ -17,9 +17,10 @@ from core.errors import ConfigError
 from engines.asr.sherpa.hotwords import as_vocabulary
 from engines.asr.sherpa.model_folder import AUTO, SherpaModel, read_model
 from engines.asr.sherpa.offline_model import OfflineSherpa
+from engines.asr.sherpa.punctuation import PunctuatedModel, read_punctuation_file
 from engines.asr.sherpa.releases import find_release
 from engines.asr.sherpa.streaming_model import StreamingSherpa
-from engines.base import AsrInfo
+from engines.base import AsrInfo, AsrModel
 
 EXTRA = "sherpa"
 REQUIRES = {"sherpa_onnx": "sherpa-onnx"}
@@ -49,6 +50,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Threads that compute one step."
     decoding: Decoding = GREEDY
     "`modified_beam_search` keeps several hypotheses: hot words need it. Transducers only."
+    punctuation: str = ""
+    """Folder in the models folder, or a path, of a model that adds punctuation to final results;
+    empty: none."""
     hotwords_score: Annotated[float, Meta(ge=0, le=20)] = 1.5
     "Bonus for each token of a hot word."
     emission_ms: Annotated[int, Meta(ge=0, le=2000)] = 100
@@ -68,14 +72,35 @@ def describe(settings: Settings) -> AsrInfo:
     return _info(settings, _checked_model(settings))
 
 
-def create(settings: Settings) -> StreamingSherpa | OfflineSherpa:
-    """Returns the engine with its model loaded.
+def create(settings: Settings) -> AsrModel:
+    """Returns the engine with its models loaded.
 
     Raises EngineMissing if there is no model, ConfigError if it cannot be loaded, ImportError
     without the library.
     """
     model = _checked_model(settings)
     info = _info(settings, model)
+    recogniser = _recogniser(settings, model, info)
+    if not settings.punctuation:
+        return recogniser
+    import sherpa_onnx
+
+    file = read_punctuation_file(Path(settings.punctuation).expanduser())
+    part = sherpa_onnx.OfflinePunctuationModelConfig(
+        ct_transformer=str(file), num_threads=settings.threads
+    )
+    config = sherpa_onnx.OfflinePunctuationConfig(model=part)
+    try:
+        punctuator = sherpa_onnx.OfflinePunctuation(config)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(f"{file} cannot be loaded: {error}") from error
+    return PunctuatedModel(recogniser, punctuator)
+
+
+def _recogniser(
+    settings: Settings, model: SherpaModel, info: AsrInfo
+) -> StreamingSherpa | OfflineSherpa:
+    """Loads a model that was checked. Raises ConfigError, ImportError."""
     import sherpa_onnx
 
     library = (
@@ -127,6 +152,8 @@ def _checked_model(settings: Settings) -> SherpaModel:
             f"asr.options.decoding: a {model.family.name} can only do {GREEDY}, not"
             f" {settings.decoding}"
         )
+    if settings.punctuation:
+        read_punctuation_file(Path(settings.punctuation).expanduser())
     return model
 
 

@@ -5,11 +5,13 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct, convert
 
 PREFIX = "sherpa-onnx-"
-"First part of the name of every release. It may be left out where a release is named."
+"""First part of the name of every release with several files. It may be left out where a release is
+named."""
 SPOTTER_PREFIX = "kws-"
 "First part of the name, behind PREFIX, of every release of a keyword spotter."
 
@@ -21,13 +23,19 @@ class SherpaRelease(Struct, frozen=True, forbid_unknown_fields=True):
     "Name of its archive and its folder, without PREFIX."
     languages: tuple[str, ...]
     "ISO 639-1 codes of the languages that it knows."
-    spots_keywords: bool = False
-    "True: it spots wake words, and recognises nothing else."
+    use: Literal["words", "keywords", "voices", "punctuation"] = "words"
+    """What it recognises: words, wake words, or people by their voices; or that it adds
+    punctuation. A release for voices is one file, and its name has no prefix."""
     is_streaming: bool = False
     "True: it writes words while the user speaks."
     size_mb: int | None = None
     "Size of its weights in MB, as published; None: not known."
     licence: str = "see its model card"
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder in the models folder."""
+        return self.name if self.use == "voices" else PREFIX + self.name
 
 
 def is_spotter(folder: str) -> bool:

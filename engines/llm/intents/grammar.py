@@ -1,7 +1,7 @@
 """Matches a sentence to an intent and its slots, with hassil and the templates of one language."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -50,6 +50,8 @@ REPAIRED_INTENTS = (
 "Commands in which a misheard name is corrected."
 GUARDED_DOMAINS = ("lock", "alarm_control_panel", "cover", "valve", "siren")
 "Kinds of device that a wrong guess would open, close or set off. Their names are not corrected."
+LIST_INTENTS = "HassShoppingList"
+"Beginning of the names of commands about a list."
 IGNORED_LIST = "anything"
 "Name of a list in our templates for free text whose content does not matter."
 _WORD = re.compile(r"[\w'’-]+")
@@ -293,7 +295,7 @@ class Grammar:
             best_metadata_key="prefer",  # some of our sentences have precedence by this key
             best_slot_name="name",
         )
-        return None if result is None else _intent_match(result, text)
+        return None if result is None else _intent_match(result, text, self._data.own_words)
 
     def _split_items(self, command: IntentMatch) -> IntentMatch:
         """Returns one command for each thing, if a command has several for the shopping list."""
@@ -456,7 +458,7 @@ def _chained(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
     return replace(first, then=then)
 
 
-def _intent_match(result: RecognizeResult, text: str) -> IntentMatch:
+def _intent_match(result: RecognizeResult, text: str, own_words: Collection[str]) -> IntentMatch:
     slots: dict[str, object] = {}
     for entity in result.entities_list:
         if entity.name != IGNORED_LIST:
@@ -470,7 +472,15 @@ def _intent_match(result: RecognizeResult, text: str) -> IntentMatch:
     slots.pop("fixed_device", None)
     if "name" in slots and "domain" not in slots and result.context.get("domain"):
         slots["domain"] = result.context["domain"]
+    if result.intent.name.startswith(LIST_INTENTS) and _is_own(slots, text, own_words):
+        slots["whose"] = "mine"
     return IntentMatch(result.intent.name, slots, result.response or "default", text=text)
+
+
+def _is_own(slots: Mapping[str, object], text: str, own_words: Collection[str]) -> bool:
+    """Returns whether a sentence says "my list", apart from what it says about the item."""
+    around_item = text.casefold().replace(str(slots.get("item", "")), " ", 1)
+    return not set(own_words).isdisjoint(around_item.split())
 
 
 def _value(value: object) -> object:

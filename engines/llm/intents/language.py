@@ -44,6 +44,8 @@ class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "Words that are not corrected to a name without them; `x*`: all words that begin with x."
     warm_up_sentences: tuple[str, ...] = ()
     "Sentences that are matched once when the grammar is made, so that the first turn is fast."
+    own_words: tuple[str, ...] = ()
+    "Words before a list that make it that of the person who speaks: `my`."
     conjunction: str = msgspec.field(default=",", name="and")
     "Word before the last item of a spoken list."
     rules: dict[str, str] = {}

@@ -25,6 +25,10 @@ INTERRUPTED = '{"error":"interrupted","message":"no result was waited for; it ma
 NO_RESULT = '{"error":"no_result_yet"}'
 "Result of a call that the client has not answered yet. LLM servers refuse calls without one."
 
+PRIVATE_TO = "private_to"
+"""Key of a result that belongs to one person, with that person's id. Others who speak in the same
+conversation later do not get it: see `pipeline.conversation.private_exchanges`."""
+
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 

@@ -65,7 +65,9 @@ class RecordingSpeakers:
         await self._segments.put(None)
         await self._task
         self._raise_if_failed()
-        spans = await asyncio.to_thread(find_speakers, self._windows, self._vectors, self._known)
+        spans = await asyncio.to_thread(
+            find_speakers, self._windows, self._vectors, self._known, self._voices.thresholds
+        )
         return SpeakerTimes(spans)
 
     def close(self) -> None:

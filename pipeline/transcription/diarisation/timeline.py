@@ -8,7 +8,13 @@ from string import ascii_uppercase
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
-from core.conversation.speakers import SpeakerProfile, VoiceVector, nearest_speaker
+from core.conversation.speakers import (
+    GE2E_THRESHOLDS,
+    SpeakerProfile,
+    VoiceThresholds,
+    VoiceVector,
+    nearest_speaker,
+)
 from pipeline.transcription.diarisation.clustering import (
     Floats,
     Labels,
@@ -17,13 +23,9 @@ from pipeline.transcription.diarisation.clustering import (
 )
 from pipeline.transcription.diarisation.windows import Window
 
-THRESHOLD = 0.68
-"""Mean cosine from which two groups of windows are of one speaker. This and the next two numbers
-were chosen on conversations of other people than those of the figures in docs/speakers.md."""
-
-SMALL_WINDOWS, SMALL_THRESHOLD = 4, 0.7
-"""Most windows of a small group, and cosine from which its voice is that of a larger group. Vectors
-of a few windows are so uncertain that their mean cosines with others are too low."""
+SMALL_WINDOWS = 4
+"""Most windows of a small group. Vectors of a few windows are so uncertain that their mean cosines
+with others are too low. So such a group has a threshold of its own."""
 
 MIN_WINDOWS = 2
 """Fewest windows of a speaker, except the one who speaks longest. A single window that is like no
@@ -53,28 +55,29 @@ def find_speakers(
     windows: Sequence[Window],
     vectors: Sequence[VoiceVector | None],
     known: Sequence[Sequence[SpeakerProfile]] = (),
-    threshold: float = THRESHOLD,
+    thresholds: VoiceThresholds = GE2E_THRESHOLDS,
 ) -> list[SpeakerSpan]:
     """Returns who speaks when, in order and without overlap.
 
     `windows`: in order. `vectors`: one for each window; None: too little speech, so the speech
     counts as that of the speaker before or after it. `known`: people, the first lists before the
-    later ones. `threshold`: as THRESHOLD. Blocks: some seconds for hours of speech.
+    later ones. `thresholds`: those of the model of the vectors. Blocks: some seconds for hours of
+    speech.
     """
     indices = [index for index, vector in enumerate(vectors) if vector is not None]
     heard = np.array([vectors[index] for index in indices], np.float32)
-    voices = _voices(heard, threshold) if indices else np.zeros((1, 1), np.float32)
+    voices = _voices(heard, thresholds) if indices else np.zeros((1, 1), np.float32)
     scores = np.zeros((len(windows), len(voices)), np.float32)
     if indices:
         scores[indices] = heard @ voices.T
     speakers = _best_path(windows, scores)
-    names = _names(voices, speakers, known)
+    names = _names(voices, speakers, known, thresholds.known)
     return _spans(windows, [names[speaker] for speaker in speakers])
 
 
-def _voices(heard: Floats, threshold: float) -> Floats:
+def _voices(heard: Floats, thresholds: VoiceThresholds) -> Floats:
     """Returns a vector for each speaker, shape (speakers, dimensions), of length 1."""
-    groups = cluster_voices(heard, threshold)
+    groups = cluster_voices(heard, thresholds.group)
     sizes, means = np.bincount(groups), group_means(heard, groups)
     voices = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
     kept: list[int] = []
@@ -82,7 +85,7 @@ def _voices(heard: Floats, threshold: float) -> Floats:
         if kept and sizes[group] < MIN_WINDOWS:
             break
         cosine = float((voices[kept] @ voices[group]).max(initial=-1.0))
-        if sizes[group] > SMALL_WINDOWS or cosine < SMALL_THRESHOLD:
+        if sizes[group] > SMALL_WINDOWS or cosine < thresholds.small_group:
             kept.append(int(group))
     chosen: Floats = voices[kept]
     return chosen
@@ -109,15 +112,19 @@ def _best_path(windows: Sequence[Window], scores: Floats) -> Labels:
 
 
 def _names(
-    voices: Floats, speakers: Labels, known: Sequence[Sequence[SpeakerProfile]]
+    voices: Floats,
+    speakers: Labels,
+    known: Sequence[Sequence[SpeakerProfile]],
+    threshold: float,
 ) -> dict[int, str]:
     """Returns the name of each speaker: that of a known person, or else A, B, ... in the order in
-    which they first speak. Voices of one known person get one name."""
+    which they first speak. Voices of one known person get one name. `threshold`: score from which a
+    voice is known."""
     letters = _letters({profile.name for profiles in known for profile in profiles})
     names: dict[int, str] = {}
     for speaker in map(int, speakers):
         if speaker not in names:
-            matches = (nearest_speaker(voices[speaker], profiles) for profiles in known)
+            matches = (nearest_speaker(voices[speaker], profiles, threshold) for profiles in known)
             match = next(filter(None, matches), None)
             names[speaker] = match.name if match else next(letters)
     return names

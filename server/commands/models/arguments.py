@@ -96,7 +96,7 @@ def _add_pull_options(parser: argparse.ArgumentParser) -> None:
         help=(
             "a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or the"
             " address of its page; voices: piper:VOICE (piper:en_US-lessac-medium), hibari:VOICE"
-            " (hibari:emma), kokoro; recognisers of sherpa-onnx: sherpa:NAME"
+            " (hibari:emma), kokoro; models of sherpa-onnx: sherpa:NAME"
         ),
     )
     parser.add_argument(

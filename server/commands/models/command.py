@@ -10,6 +10,7 @@ import msgspec
 
 from core.errors import ConfigError, EarshotError
 from core.terminal import ProgressBar
+from engines.speaker.sherpa.model_file import find_speaker_file
 from server.commands.exit_codes import ExitCode
 from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey
@@ -28,7 +29,7 @@ from server.models.pull import (
     pull_wheel,
 )
 from server.models.sherpa_release import GITHUB, ReleaseHub
-from server.models.sherpa_release import config_lines as asr_lines
+from server.models.sherpa_release import config_lines as sherpa_lines
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import config_lines
 from server.models.wheel import WheelSource, wheel_of
@@ -251,8 +252,8 @@ def _print_result(pulled: PullResult) -> None:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{config_lines(pulled.folder)}")
-    if pulled.kind == "sherpa":
-        print(f"To use it (`earshot extras add sherpa`):\n{asr_lines(pulled.folder)}")
+    if pulled.kind in ("sherpa", "punctuation") or find_speaker_file(pulled.folder) is not None:
+        print(f"To use it (`earshot extras add sherpa`):\n{sherpa_lines(pulled.folder)}")
     if pulled.kind == "llm":
         options = f'options = {{ model = "{pulled.folder.name}" }}'
         print(f'To talk to it:\n[llm]\nengine = "llama_cpp"\n{options}')

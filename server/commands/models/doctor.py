@@ -15,6 +15,7 @@ from engines.codec.settings import codec_name
 from engines.registry import EngineKind, load
 from engines.runtime.model_files.gguf_file import read_gguf_header
 from engines.runtime.model_files.gguf_folder import model_files
+from engines.speaker.sherpa.model_file import find_speaker_file
 from server.commands.doctor import print_result
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
@@ -85,9 +86,12 @@ def check(model: ModelFolder) -> Iterator[ProbeResult]:
             case "llm":
                 yield _language_model_result(model)
             case "speaker":
-                yield from _check_loading(model, "speaker", GE2E)
+                is_sherpa = find_speaker_file(model.path) is not None
+                yield from _check_loading(model, "speaker", SHERPA if is_sherpa else GE2E)
             case "codec":
                 yield from _check_loading(model, "codec", str(codec_name(model.path)))
+            case "punctuation":
+                pass  # it is checked by its notes, and loaded with a recogniser
             case "endpoint":
                 yield from _check_turn_detector(model)
             case _:

@@ -43,10 +43,10 @@ def as_table(
         yield f"To pull: {', '.join(pullable)} (--all says more)"
     if show_all:
         yield ""
-        yield "Recognisers of sherpa-onnx, with the licence of their authors:"
+        yield "Models of sherpa-onnx, with the licence of their authors:"
         yield from align_columns([release_columns(one) for one in releases().values()])
     else:
-        yield f"Recognisers of sherpa-onnx: {len(releases())}, {SCHEME}NAME (--all lists them)"
+        yield f"Models of sherpa-onnx: {len(releases())}, {SCHEME}NAME (--all lists them)"
     hibari = ", ".join(f"{HIBARI_PREFIX}{name}" for name in HIBARI_FILES)
     piper = f"{PIPER_PREFIX}en_US-lessac-medium"
     yield f"Voices, to pull: {KOKORO}, {hibari}, {piper} and others of Piper"
@@ -107,6 +107,7 @@ def _row(folder: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "speaker": folder.languages,
         "codec": folder.languages,
         "sherpa": folder.languages,
+        "punctuation": folder.languages,
         "checkpoint": "must be converted",
         "partial": "partly downloaded",
         "broken": f"broken: {folder.problem}",

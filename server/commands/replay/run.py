@@ -21,6 +21,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.tools.calls.results import as_json
 from pipeline.tools.skills import HomeTools, ListTools, TimerTools
+from pipeline.tools.skills.lists import MINE
 from pipeline.tools.toolbox import Tool
 from server.commands.replay.trace_reader import (
     RecordedAction,
@@ -59,7 +60,9 @@ class RecordedToolResults:
         """Returns the recorded result of the same call, as a `ToolOverride`. Each result is used
         once; without one, the result says that the tool was not run. Returns None for tools that
         only read and for tools of this process: these are really called."""
-        if tool.spec.is_read_only or isinstance(tool.provider, IN_PROCESS_PROVIDERS):
+        is_kept = call.arguments.get("whose") == MINE  # the list of a person is in the database
+        is_local = isinstance(tool.provider, IN_PROCESS_PROVIDERS) and not is_kept
+        if tool.spec.is_read_only or is_local:
             return None
         if outputs := self._results.get((call.name, _canonical(call.arguments))):
             return outputs.popleft()

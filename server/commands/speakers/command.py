@@ -26,7 +26,10 @@ from server.http.speakers import (
 
 PATH = "/v1/speakers"
 
-HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE")
+HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE", "")
+
+TEACH_AGAIN = "another model learned this voice: add recordings"
+"Note for a person whom the present model does not know."
 
 
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
@@ -129,4 +132,5 @@ def _words(quality: QualityView) -> str:
 def _row(person: SpeakerView) -> tuple[str, ...]:
     since = f"{person.created:%Y-%m-%d}"
     speech = f"{person.speech_ms / 1000:.0f} s"
-    return person.name, person.id, str(person.samples), speech, since
+    note = TEACH_AGAIN if person.must_teach_again else ""
+    return person.name, person.id, str(person.samples), speech, since, note

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 from core.access.named_key import CALLER_KEY
 from core.conversation.speakers import HeardVoice, VoiceVector
 from core.errors import Conflict, NotFound, RequestError
+from devices.fleet.directory import PersonProfile
 from devices.registry import speakers as module
 from devices.registry.database import open_database
 from devices.registry.named_keys import NamedKeys
 from devices.registry.speakers import (
     FOLLOW_INTERVAL,
     MAX_SAMPLES,
+    EnrolledSpeaker,
     EnrolledSpeakers,
     VoiceSample,
 )
@@ -63,8 +66,18 @@ def test_the_voice_of_a_person_is_the_mean_of_their_recordings(tmp_path: Path) -
         (profile,) = people.profiles(None, "ge2e")
         assert (profile.id, profile.name) == (anna.id, "Anna")
         assert profile.vector == pytest.approx(_vector(1, 1))
+        counts = [people.count_people(None, model) for model in ("ge2e", "other", "none")]
+        assert counts == [1, 1, 0]
 
     play(tmp_path, scene)
+
+
+def test_vectors_of_a_network_that_was_replaced_are_left_out() -> None:
+    samples = (_sample(1, 0, 0), _sample(1, 0), _sample(0, 1))
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    voice = EnrolledSpeaker("spk_1", "Anna", now, samples, PersonProfile()).voice("ge2e")
+    assert voice is not None
+    assert voice.vector == pytest.approx(_vector(1, 1))
 
 
 def test_people_are_still_known_after_a_restart_until_they_are_deleted(tmp_path: Path) -> None:

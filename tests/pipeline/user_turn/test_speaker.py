@@ -1,7 +1,7 @@
 """Recognition of the speaker in whole sessions: the client, the tools and the model learn the name,
 and no answer waits for it. Virtual time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,10 @@ from core.conversation.events import (
 )
 from core.conversation.speakers import HeardVoice, SpeakerMatch
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
+from pipeline.tools.calls.results import PRIVATE_TO
 from pipeline.tools.guards import Guards, GuardSettings
 from pipeline.user_turn.speaker import MAX_HEARD_MS
 from tests.pipeline.fakes import Adder, Kept, ManualClock, World, names, speak
@@ -230,6 +232,49 @@ def test_a_tool_may_learn_the_voice_of_a_turn_also_where_nobody_is_known() -> No
     (voice,) = heard
     assert voice is not None
     assert (voice.model, voice.speech_ms) == ("scripted", 1000)
+
+
+class OwnThings(Adder):
+    """A tool that answers with what belongs to the person who asks."""
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext
+    ) -> ToolOutcome:
+        assert context.speaker is not None
+        person = context.speaker
+        return ToolOutcome({"items": [f"things of {person.name}"], PRIVATE_TO: person.id})
+
+
+class ListeningToolLlm(ToolLlm):
+    """A model that calls the tool first, and keeps its prompts."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall, None]:
+        self.asked.append(list(messages))
+        async for step in super().reply(messages, tools, language=language, options=options):
+            yield step
+
+
+def test_another_person_of_the_conversation_does_not_get_what_is_private() -> None:
+    voices = ScriptedVoices(ANNA)
+    world = World(speakers=voices, providers=[OwnThings()], llm=ListeningToolLlm())
+    seen: list[str] = []
+
+    async def scenario(session: Session) -> None:
+        for voices.match in (ANNA, ANNA, BEN):
+            world.llm.asked.clear()
+            await speak(session, *TURN_MS)
+            seen.append(str(world.llm.asked[0]))
+
+    run_session(world, scenario)
+    assert ["things of Anna" in prompt for prompt in seen] == [False, True, False]
+    assert "Ben" in seen[-1]
 
 
 def test_a_model_that_fails_opens_no_guard() -> None:

@@ -21,7 +21,7 @@ from core.conversation.speakers import SpeakerProfile
 from core.errors import ConfigError, NotFound, RequestError
 from devices.fleet.directory import PersonProfile
 from devices.registry.database import open_database
-from devices.registry.speakers import EnrolledSpeakers
+from devices.registry.speakers import EnrolledSpeakers, VoiceSample
 from devices.registry.voice_enrolment import VoiceEnrolment
 from engines.base.speaker import SpeakerItem, SpeakerModelInfo, SpeakerResult
 from engines.speaker.ge2e import Settings, create
@@ -80,7 +80,10 @@ def _form(pcm: Pcm, **fields: str) -> FormData:
     return form
 
 
-def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
+def play(
+    folder: Path, scene: Callable[[Client], Awaitable[None]], taught: VoiceSample | None = None
+) -> None:
+    """`taught`: a recording of Ben that the server has already."""
     models = folder / "models"
     write_random_model(models / "Resemblyzer")
 
@@ -94,8 +97,8 @@ def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
             part = self.people if hasattr(EnrolledSpeakers, name) else self.recognition
             return getattr(part, name)
 
-        def count_people(self, key: NamedKey | None) -> int:
-            return self.people.count_people(key)
+        def count_people(self, key: NamedKey | None, model: str) -> int:
+            return self.people.count_people(key, model)
 
         def profiles(self, key: NamedKey | None, model: str) -> Sequence[SpeakerProfile]:
             return self.people.profiles(key, model)
@@ -111,6 +114,8 @@ def play(folder: Path, scene: Callable[[Client], Awaitable[None]]) -> None:
             later.people = EnrolledSpeakers(database, Moment())
             found = add_speaker_models(registry, str(models), Moment(), Counts())
             later.recognition = SpeakerRecognition(found, later.people)
+            if taught is not None:
+                await later.people.add("Ben", taught)
             await scene(client)
 
     def check(profile: PersonProfile) -> None:
@@ -163,6 +168,21 @@ def test_a_voice_is_learned_known_listed_and_forgotten(tmp_path: Path) -> None:
         assert forgotten["speaker"] is None
 
     play(tmp_path, scene)
+
+
+def test_a_voice_that_another_model_has_learned_must_be_taught_again(tmp_path: Path) -> None:
+    async def scene(client: Client) -> None:
+        ((ben,),) = (await (await client.get(URL)).json()).values()
+        assert (ben["name"], ben["must_teach_again"]) == ("Ben", True)
+        tried = await (await client.post(f"{URL}/try", data=_form(buzz_pcm(3)))).json()
+        assert (tried["speaker"], tried["threshold"]) == (None, 0.72)
+        again = await (await client.post(URL, data=_form(buzz_pcm(3), name="Ben"))).json()
+        assert (again["speaker"]["samples"], again["speaker"]["must_teach_again"]) == (2, False)
+        tried = await (await client.post(f"{URL}/try", data=_form(buzz_pcm(3)))).json()
+        assert tried["speaker"]["name"] == "Ben"
+
+    vector = np.ones(80, np.float32) / np.sqrt(np.float32(80))
+    play(tmp_path, scene, VoiceSample("3dspeaker_campplus", vector, 3000))
 
 
 def test_a_person_has_a_name_and_settings_that_can_be_changed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import io
 import tarfile
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from server.models.inventory import find_installed, installed, partial_folder, r
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
 from server.models.sherpa_release import (
+    PUNCTUATION_TAG,
     REPOSITORY,
     SPOTTER_TAG,
     TAG,
+    VOICES_TAG,
     ReleaseHub,
     archive_of,
     config_lines,
@@ -30,7 +33,13 @@ from server.models.source_spec import source_of
 from serving.models.catalogue import UnknownModelError
 from serving.placement.sherpa import find_sherpa, with_folder
 from tests.conftest import require
-from tests.engines.asr.sherpa.tone_models import have_sherpa, streaming_ctc, streaming_transducer
+from tests.engines.asr.sherpa.tone_models import (
+    have_sherpa,
+    punctuation,
+    streaming_ctc,
+    streaming_transducer,
+)
+from tests.engines.speaker.sherpa_models import write_voice_model
 from tests.server.models.fake_hub import FakeHub, serving
 
 pytestmark = pytest.mark.live
@@ -192,3 +201,60 @@ def test_a_keyword_spotter_comes_from_its_own_release(tmp_path: Path) -> None:
     lines = tomllib.loads(config_lines(tmp_path / source.folder))
     assert lines["wake"]["engine"] == "sherpa"
     assert lines["wake"]["options"]["model"] == source.folder
+
+
+VOICES = "3dspeaker_speech_campplus_sv_en_voxceleb_16k"
+
+
+@pytest.fixture
+def voices(tmp_path: Path) -> Iterator[FakeHub]:
+    """The page of releases with one model that recognises people."""
+    require(have_sherpa(), "sherpa-onnx and onnx are not installed")
+    (made,) = write_voice_model(tmp_path / "made").iterdir()
+    files = {f"{VOICES_TAG}/{VOICES}.onnx": made.read_bytes()}
+    with serving(FakeHub({REPOSITORY: files})) as fake:
+        yield fake
+
+
+def test_a_model_that_knows_voices_is_one_file(tmp_path: Path, voices: FakeHub) -> None:
+    models = tmp_path / "models"
+    pulled = _pull(models, voices, f"sherpa:{VOICES}")
+    assert pulled == PullResult(models / VOICES, "speaker", True)
+    assert {path.name for path in pulled.folder.iterdir()} == {f"{VOICES}.onnx", "source.json"}
+    assert _pull(models, None, f"sherpa:{VOICES}") == PullResult(pulled.folder, "speaker", False)
+    (listed,) = installed(models)
+    assert (listed.name, listed.kind) == (f"sherpa:{VOICES}", "speaker")
+    assert {result.verdict for result in check(listed)} == {"ok"}
+    assert config_lines(pulled.folder) == f'[speakers]\nmodel = "sherpa:{VOICES}"'
+    assert find_sherpa(models) == ()
+
+
+def test_another_file_than_a_model_that_knows_voices_is_not_kept(
+    tmp_path: Path, voices: FakeHub
+) -> None:
+    voices.repositories[REPOSITORY] = {f"{VOICES_TAG}/{VOICES}.onnx": b"<html>log in</html>"}
+    with pytest.raises(ModelsError, match="is no ONNX file, or damaged"):
+        _pull(tmp_path / "models", voices, f"sherpa:{VOICES}")
+    assert not any((tmp_path / "models").iterdir())
+
+
+MARKS = "punct-ct-transformer-zh-en-vocab272727-2024-04-12-int8"
+
+
+def test_a_model_that_adds_punctuation_comes_from_its_own_release(tmp_path: Path) -> None:
+    require(have_sherpa(), "sherpa-onnx and onnx are not installed")
+    made = punctuation(tmp_path / "made") / "model.int8.onnx"
+    folder = PREFIX + MARKS
+    archive = packed({f"{folder}/{made.name}": made.read_bytes(), f"{folder}/tokens.json": b"[]"})
+    models = tmp_path / "models"
+    files = {f"{PUNCTUATION_TAG}/{folder}.tar.bz2": archive}
+    with serving(FakeHub({REPOSITORY: files})) as fake:
+        pulled = _pull(models, fake, f"sherpa:{MARKS}")
+    assert pulled == PullResult(models / folder, "punctuation", True)
+    assert {path.name for path in pulled.folder.iterdir()} == {made.name, "source.json"}
+    assert _pull(models, None, f"sherpa:{MARKS}") == replace(pulled, is_new=False)
+    (listed,) = installed(models)
+    assert (listed.name, listed.kind) == (f"sherpa:{MARKS}", "punctuation")
+    assert {result.verdict for result in check(listed)} == {"ok"}
+    assert config_lines(pulled.folder) == f'[asr.options]\npunctuation = "{folder}"'
+    assert find_sherpa(models) == ()

@@ -9,7 +9,13 @@ import pytest
 
 from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm
-from core.conversation.speakers import HeardVoice, SpeakerProfile, mean_vector
+from core.conversation.speakers import (
+    GE2E_THRESHOLDS,
+    HeardVoice,
+    SpeakerProfile,
+    VoiceThresholds,
+    mean_vector,
+)
 from engines.base.speaker import SpeakerResult, VoiceQuality
 from serving.speaker.model import SpeakerPriority
 from serving.speaker.recognition import SpeakerRecognition, guard_parts
@@ -26,7 +32,7 @@ class Voices:
         self.is_due = True
         self.followed: list[tuple[str, HeardVoice]] = []
 
-    def count_people(self, key: NamedKey | None) -> int:
+    def count_people(self, key: NamedKey | None, model: str) -> int:
         return 1
 
     def profiles(
@@ -51,6 +57,10 @@ class ByLevel(SpeakerRecognition):
         self.voices = Voices()
         super().__init__(nothing, self.voices)
         self.heard_s: list[float] = []
+
+    @property
+    def thresholds(self) -> VoiceThresholds:
+        return GE2E_THRESHOLDS
 
     async def listen(self, pcm: Pcm, priority: SpeakerPriority) -> tuple[str, SpeakerResult]:
         self.heard_s.append(len(pcm) / ASR_RATE_HZ)

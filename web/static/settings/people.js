@@ -7,7 +7,10 @@ import { button, noteLine } from "./panel.js";
 import { canRecord, VoiceTake } from "./voice_take.js";
 
 /**
- * @typedef {{ id: string, name: string, samples: number, profile: { follow_voice: boolean } }} Person
+ * @typedef {{
+ *   id: string, name: string, samples: number, must_teach_again?: boolean,
+ *   profile: { follow_voice: boolean },
+ * }} Person
  * @typedef {{ speech_ms: number, level_dbfs: number, snr_db: number }} Quality
  * @typedef {{ kind: "learn" | "try", name: string, step: number }} Task what the voice is wanted for;
  *   `step`: number of the sentence, from 0
@@ -83,9 +86,11 @@ export class PeoplePanel {
 
   /** @param {Person} person */
   #row(person) {
-    const { id, name, samples, profile } = person;
+    const { id, name, samples, profile, must_teach_again } = person;
     const follow = { profile: { follow_voice: !profile.follow_voice } };
-    const facts = h("span", { class: "setting-help" }, t("people_recordings", { n: samples }));
+    const again = must_teach_again ? ` ${t("people_again")}` : "";
+    const recordings = t("people_recordings", { n: samples });
+    const facts = h("span", { class: "setting-help" }, `${recordings}${again && "."}${again}`);
     const asked = this.#question?.id === id ? this.#question.kind : null;
     const actions = asked
       ? [asked === "rename" ? this.#renaming(person) : this.#removing(person)]

@@ -397,6 +397,7 @@ export const DE = {
   people_allowed:
     "In den nächsten 5 Minuten: Sag im Gespräch „Lerne meine Stimme“. Dazu ist ein Sprachmodell nötig.",
   people_recordings: "{n} Aufnahmen",
+  people_again: "Ein anderes Modell hat diese Stimme gelernt: bitte neu aufnehmen.",
   people_try: "Ausprobieren",
   people_say: "Sag ein, zwei Sätze.",
   people_is: "Das ist {name} ({score}).",

@@ -389,6 +389,7 @@ export const EN = {
   people_allowed:
     'For 5 minutes, say "Learn my voice" in a conversation. It needs a language model.',
   people_recordings: "{n} recordings",
+  people_again: "Another model learned this voice: teach it again.",
   people_try: "Try it",
   people_say: "Say a sentence or two.",
   people_is: "This is {name} ({score}).",

@@ -394,6 +394,7 @@ export const ES = {
   people_allowed:
     "Durante 5 minutos, diga «Aprende mi voz» en una conversación. Hace falta un modelo de lenguaje.",
   people_recordings: "{n} grabaciones",
+  people_again: "Otro modelo aprendió esta voz: grábala de nuevo.",
   people_try: "Probar",
   people_say: "Diga una o dos frases.",
   people_is: "Es {name} ({score}).",

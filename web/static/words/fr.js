@@ -395,6 +395,7 @@ export const FR = {
   people_allowed:
     "Pendant 5 minutes, dites « Apprends ma voix » dans une conversation. Il faut un modèle de langage.",
   people_recordings: "{n} enregistrements",
+  people_again: "Un autre modèle a appris cette voix : enregistrez-la de nouveau.",
   people_try: "Essayer",
   people_say: "Dites une ou deux phrases.",
   people_is: "C'est {name} ({score}).",

@@ -393,6 +393,7 @@ export const IT = {
   people_allowed:
     "Per 5 minuti, dica «Impara la mia voce» in una conversazione. Serve un modello linguistico.",
   people_recordings: "{n} registrazioni",
+  people_again: "Un altro modello ha imparato questa voce: registrala di nuovo.",
   people_try: "Prova",
   people_say: "Dica una o due frasi.",
   people_is: "È {name} ({score}).",

@@ -394,6 +394,7 @@ export const NL = {
   people_allowed:
     "Zeg de komende 5 minuten in een gesprek „Leer mijn stem”. Er is een taalmodel voor nodig.",
   people_recordings: "{n} opnamen",
+  people_again: "Een ander model heeft deze stem geleerd: neem haar opnieuw op.",
   people_try: "Proberen",
   people_say: "Zeg een of twee zinnen.",
   people_is: "Dit is {name} ({score}).",

@@ -395,6 +395,7 @@ export const PT = {
   people_allowed:
     "Durante 5 minutos, diga «Aprende a minha voz» numa conversa. É preciso um modelo de linguagem.",
   people_recordings: "{n} gravações",
+  people_again: "Outro modelo aprendeu esta voz: grave-a de novo.",
   people_try: "Experimentar",
   people_say: "Diga uma ou duas frases.",
   people_is: "É {name} ({score}).",

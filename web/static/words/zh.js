@@ -378,6 +378,7 @@ export const ZH = {
   people_allow: "在对话中学习",
   people_allowed: "5分钟内，在对话中说“学习我的声音”。这需要语言模型。",
   people_recordings: "{n} 段录音",
+  people_again: "这个声音是另一个模型学会的：请重新录制。",
   people_try: "试一试",
   people_say: "请说一两句话。",
   people_is: "这是{name}（{score}）。",

@@ -251,7 +251,7 @@ def test_voice_auth_names_the_speaker_as_wis_does() -> None:
         assert found["voice_auth"] == {"Anna": "0.900"}
         assert found["speaker_status"] == "Anna said:"
         assert voices.heard == [10.0]  # of a longer recording
-        assert voices.thresholds == [0.75]
+        assert voices.asked_thresholds == [0.75]
 
     against(act, Scene(speakers=voices))
 

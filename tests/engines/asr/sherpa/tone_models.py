@@ -70,7 +70,9 @@ def streaming_ctc(folder: Path, **notes: str) -> Path:
     """A streaming zipformer that writes words frame by frame. `notes`: in place of its own."""
     _tokens(folder, ("<blk>", *_pieces(WORDS)))
     network = _zipformer_network("log_probs", has_log=True)
-    _save(folder / "model.int8.onnx", network, ZIPFORMER | {"model_type": "zipformer2_ctc"} | notes)
+    save_model(
+        folder / "model.int8.onnx", network, ZIPFORMER | {"model_type": "zipformer2_ctc"} | notes
+    )
     return folder
 
 
@@ -82,7 +84,7 @@ def streaming_transducer(folder: Path, **notes: str) -> Path:
     _tokens(folder, ("<blk>", *_pieces(WORDS)))
     network = _zipformer_network("encoder_out", has_log=False)
     kind = {"model_type": "zipformer2"}
-    _save(folder / "encoder-epoch-99-avg-1.onnx", network, ZIPFORMER | kind | notes)
+    save_model(folder / "encoder-epoch-99-avg-1.onnx", network, ZIPFORMER | kind | notes)
     count = len(WORDS) + 1
     nodes = [
         helper.make_node("Slice", ["y", "one", "two", "one"], ["last"]),
@@ -90,24 +92,24 @@ def streaming_transducer(folder: Path, **notes: str) -> Path:
         helper.make_node("Squeeze", ["rows", "one"], ["decoder_out"]),
     ]
     values = {"table": _no_repeats(count, first=1), "one": [1], "two": [2]}
-    decoder = _network(
+    decoder = network_of(
         nodes,
-        [_value("y", Type.INT64, "N", 2)],
-        [_value("decoder_out", Type.FLOAT, "N", count)],
+        [value_of("y", Type.INT64, "N", 2)],
+        [value_of("decoder_out", Type.FLOAT, "N", count)],
         values,
     )
-    _save(
+    save_model(
         folder / "decoder-epoch-99-avg-1.onnx",
         decoder,
         {"vocab_size": str(count), "context_size": "2"},
     )
-    joiner = _network(
+    joiner = network_of(
         [helper.make_node("Add", ["encoder_out", "decoder_out"], ["logit"])],
-        [_value(name, Type.FLOAT, "N", count) for name in ("encoder_out", "decoder_out")],
-        [_value("logit", Type.FLOAT, "N", count)],
+        [value_of(name, Type.FLOAT, "N", count) for name in ("encoder_out", "decoder_out")],
+        [value_of("logit", Type.FLOAT, "N", count)],
         {},
     )
-    _save(folder / "joiner-epoch-99-avg-1.onnx", joiner, {"joiner_dim": str(count)})
+    save_model(folder / "joiner-epoch-99-avg-1.onnx", joiner, {"joiner_dim": str(count)})
     pieces = "".join(f"{piece}\t{-rank}\n" for rank, piece in enumerate(_pieces(WORDS)))
     (folder / "bpe.vocab").write_text(pieces, encoding="utf-8")
     return folder
@@ -129,17 +131,17 @@ def offline_ctc(folder: Path, kind: str = "zipformer2_ctc") -> Path:
         helper.make_node("Div", ["x_lens", "group"], ["lengths"]),
     ]
     values = {**_whole_frames_values(4), "weights": weights, "bias": bias}
-    network = _network(
+    network = network_of(
         nodes,
-        [_value("x", Type.FLOAT, "N", "T", 80), _value("x_lens", Type.INT64, "N")],
+        [value_of("x", Type.FLOAT, "N", "T", 80), value_of("x_lens", Type.INT64, "N")],
         [
-            _value("log_probs", Type.FLOAT, "N", "T4", len(bias)),
-            _value("lengths", Type.INT64, "N"),
+            value_of("log_probs", Type.FLOAT, "N", "T4", len(bias)),
+            value_of("lengths", Type.INT64, "N"),
         ],
         values,
     )
     notes = {"model_type": kind, "vocab_size": str(len(bias)), "subsampling_factor": "4"}
-    _save(folder / "model.onnx", network, notes)
+    save_model(folder / "model.onnx", network, notes)
     return folder
 
 
@@ -161,17 +163,17 @@ def offline_tdt(folder: Path) -> Path:
         helper.make_node("Transpose", ["scores"], ["outputs"], perm=[0, 2, 1]),
         helper.make_node("Div", ["length", "group"], ["encoded_lengths"]),
     ]
-    network = _network(
+    network = network_of(
         nodes,
-        [_value("audio_signal", Type.FLOAT, "N", 80, "T"), _value("length", Type.INT64, "N")],
+        [value_of("audio_signal", Type.FLOAT, "N", 80, "T"), value_of("length", Type.INT64, "N")],
         [
-            _value("outputs", Type.FLOAT, "N", size, "T8"),
-            _value("encoded_lengths", Type.INT64, "N"),
+            value_of("outputs", Type.FLOAT, "N", size, "T8"),
+            value_of("encoded_lengths", Type.INT64, "N"),
         ],
         {**_whole_frames_values(8), "weights": weights, "bias": bias},
     )
     notes = _nemo_notes(len(words)) | {"url": "tone-tdt", "feat_dim": "80"}
-    _save(folder / "encoder.int8.onnx", network, notes)
+    save_model(folder / "encoder.int8.onnx", network, notes)
     _nemo_predictor(folder, len(words), size)
     return folder
 
@@ -188,9 +190,9 @@ def streaming_nemo(folder: Path) -> Path:
     prompts = np.zeros((3, size), np.float32)  # detect, English, German
     prompts[:2, 5:10] = prompts[2, :5] = -1000
     caches = [
-        _value("cache_last_channel", Type.FLOAT, "N", 1, 2, 3),
-        _value("cache_last_time", Type.FLOAT, "N", 1, 3, 2),
-        _value("cache_last_channel_len", Type.INT64, "N"),
+        value_of("cache_last_channel", Type.FLOAT, "N", 1, 2, 3),
+        value_of("cache_last_time", Type.FLOAT, "N", 1, 3, 2),
+        value_of("cache_last_channel_len", Type.INT64, "N"),
     ]
     nodes = [
         helper.make_node("Transpose", ["audio_signal"], ["x"], perm=[0, 2, 1]),
@@ -208,17 +210,17 @@ def streaming_nemo(folder: Path) -> Path:
     values: dict[str, Any] = {"weights": weights, "bias": bias, "prompts": prompts}
     values |= {"past": [NEMO_PAST], "window": [window], "axis": [1], "group": [8]}
     values["shape"] = [0, NEMO_STEP // 8, 640]
-    network = _network(
+    network = network_of(
         nodes,
         [
-            _value("audio_signal", Type.FLOAT, "N", 80, window),
-            _value("length", Type.INT64, "N"),
+            value_of("audio_signal", Type.FLOAT, "N", 80, window),
+            value_of("length", Type.INT64, "N"),
             *caches,
-            _value("prompt_index", Type.INT64, "N"),
+            value_of("prompt_index", Type.INT64, "N"),
         ],
         [
-            _value("outputs", Type.FLOAT, "N", size, NEMO_STEP // 8),
-            _value("encoded_lengths", Type.INT64, "N"),
+            value_of("outputs", Type.FLOAT, "N", size, NEMO_STEP // 8),
+            value_of("encoded_lengths", Type.INT64, "N"),
             *_renamed(caches, "{}_next"),
         ],
         values,
@@ -227,7 +229,7 @@ def streaming_nemo(folder: Path) -> Path:
     notes |= {f"cache_last_channel_dim{number}": str(number) for number in (1, 2, 3)}
     notes |= {f"cache_last_time_dim{number}": str((1, 3, 2)[number - 1]) for number in (1, 2, 3)}
     notes["prompt_dictionary"] = '{"auto": 0, "en-US": 1, "de-DE": 2}'
-    _save(folder / "encoder.int8.onnx", network, _nemo_notes(len(words)) | notes)
+    save_model(folder / "encoder.int8.onnx", network, _nemo_notes(len(words)) | notes)
     _nemo_predictor(folder, len(words), size)
     return folder
 
@@ -238,6 +240,29 @@ def _silence(ms: int) -> Pcm:
 
 def _pieces(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"▁{word}" for word in words)
+
+
+def punctuation(folder: Path, **notes: str) -> Path:
+    """A model for punctuation: a full stop after "light", a comma after "on", nothing else."""
+    from onnx import TensorProto as Type
+    from onnx import helper
+
+    tokens, marks = ("<unk>", *WORDS), ("<unk>", "_", "，", "。", "？", "、")
+    table = np.zeros((len(tokens), len(marks)), np.float32)
+    table[:, marks.index("_")] = 1
+    table[tokens.index("light"), marks.index("。")] = 2
+    table[tokens.index("on"), marks.index("，")] = 2
+    network = network_of(
+        [helper.make_node("Gather", ["table", "inputs"], ["logits"], axis=0)],
+        [value_of("inputs", Type.INT32, "N", "T"), value_of("text_lengths", Type.INT32, "N")],
+        [value_of("logits", Type.FLOAT, "N", "T", len(marks))],
+        {"table": table},
+    )
+    own = {"tokens": "|".join(tokens), "vocab_size": str(len(tokens))}
+    own |= {"punctuations": "|".join(marks), "unk_symbol": "<unk>"}
+    folder.mkdir(parents=True, exist_ok=True)
+    save_model(folder / "model.int8.onnx", network, own | notes)
+    return folder
 
 
 def _tokens(folder: Path, tokens: Sequence[str]) -> None:
@@ -299,14 +324,14 @@ def _zipformer_network(output: str, *, has_log: bool) -> Any:
     from onnx import helper
 
     states = [
-        _value("cached_key_0", Type.FLOAT, 4, "N", 4),
-        _value("cached_nonlin_attn_0", Type.FLOAT, 1, "N", 4, 3),
-        _value("cached_val1_0", Type.FLOAT, 4, "N", 4),
-        _value("cached_val2_0", Type.FLOAT, 4, "N", 4),
-        _value("cached_conv1_0", Type.FLOAT, "N", 4, 1),
-        _value("cached_conv2_0", Type.FLOAT, "N", 4, 1),
-        _value("embed_states", Type.FLOAT, "N", 128, 3, 19),
-        _value("processed_lens", Type.INT64, "N"),
+        value_of("cached_key_0", Type.FLOAT, 4, "N", 4),
+        value_of("cached_nonlin_attn_0", Type.FLOAT, 1, "N", 4, 3),
+        value_of("cached_val1_0", Type.FLOAT, 4, "N", 4),
+        value_of("cached_val2_0", Type.FLOAT, 4, "N", 4),
+        value_of("cached_conv1_0", Type.FLOAT, "N", 4, 1),
+        value_of("cached_conv2_0", Type.FLOAT, "N", 4, 1),
+        value_of("embed_states", Type.FLOAT, "N", 128, 3, 19),
+        value_of("processed_lens", Type.INT64, "N"),
     ]
     weights, bias = _tone_weights(4, 1, 3.0)
     last = "LogSoftmax" if has_log else "Identity"
@@ -321,10 +346,10 @@ def _zipformer_network(output: str, *, has_log: bool) -> Any:
     ]
     values: dict[str, Any] = {"weights": weights, "bias": bias, "eight": [8]}
     values |= {"start": [0], "end": [STEP_FRAMES], "axis": [1], "shape": [0, 8, 320]}
-    return _network(
+    return network_of(
         nodes,
-        [_value("x", Type.FLOAT, "N", WINDOW_FRAMES, 80), *states],
-        [_value(output, Type.FLOAT, "N", 8, len(bias)), *_renamed(states, "new_{}")],
+        [value_of("x", Type.FLOAT, "N", WINDOW_FRAMES, 80), *states],
+        [value_of(output, Type.FLOAT, "N", 8, len(bias)), *_renamed(states, "new_{}")],
         values,
     )
 
@@ -366,8 +391,8 @@ def _nemo_predictor(folder: Path, words: int, size: int) -> None:
 
     table = np.zeros((words + 1, size), np.float32)
     table[:words, :words] = _no_repeats(words)
-    states = [_value(name, Type.FLOAT, 1, "N", 2) for name in ("states.1", "states.2")]
-    decoder = _network(
+    states = [value_of(name, Type.FLOAT, 1, "N", 2) for name in ("states.1", "states.2")]
+    decoder = network_of(
         [
             helper.make_node("Gather", ["table", "targets"], ["rows"], axis=0),
             helper.make_node("Transpose", ["rows"], ["outputs"], perm=[0, 2, 1]),
@@ -375,33 +400,33 @@ def _nemo_predictor(folder: Path, words: int, size: int) -> None:
             *(helper.make_node("Identity", [one.name], [f"new_{one.name}"]) for one in states),
         ],
         [
-            _value("targets", Type.INT32, "N", 1),
-            _value("target_length", Type.INT32, "N"),
+            value_of("targets", Type.INT32, "N", 1),
+            value_of("target_length", Type.INT32, "N"),
             *states,
         ],
         [
-            _value("outputs", Type.FLOAT, "N", size, 1),
-            _value("lengths", Type.INT32, "N"),
+            value_of("outputs", Type.FLOAT, "N", size, 1),
+            value_of("lengths", Type.INT32, "N"),
             *_renamed(states, "new_{}"),
         ],
         {"table": table},
     )
-    _save(folder / "decoder.int8.onnx", decoder, {})
-    inputs = [_value(name, Type.FLOAT, "N", size, 1) for name in ("encoder_outputs", "predicted")]
-    joiner = _network(
+    save_model(folder / "decoder.int8.onnx", decoder, {})
+    inputs = [value_of(name, Type.FLOAT, "N", size, 1) for name in ("encoder_outputs", "predicted")]
+    joiner = network_of(
         [
             helper.make_node("Add", ["encoder_outputs", "predicted"], ["sum"]),
             helper.make_node("Transpose", ["sum"], ["row"], perm=[0, 2, 1]),
             helper.make_node("Unsqueeze", ["row", "axis"], ["logits"]),
         ],
         inputs,
-        [_value("logits", Type.FLOAT, "N", 1, 1, size)],
+        [value_of("logits", Type.FLOAT, "N", 1, 1, size)],
         {"axis": [1]},
     )
-    _save(folder / "joiner.int8.onnx", joiner, {})
+    save_model(folder / "joiner.int8.onnx", joiner, {})
 
 
-def _value(name: str, kind: int, *shape: int | str) -> Any:
+def value_of(name: str, kind: int, *shape: int | str) -> Any:
     from onnx import helper
 
     return helper.make_tensor_value_info(name, kind, shape)
@@ -418,7 +443,7 @@ def _renamed(values: Iterable[Any], pattern: str) -> list[Any]:
     return copies
 
 
-def _network(
+def network_of(
     nodes: Sequence[Any],
     inputs: Sequence[Any],
     outputs: Sequence[Any],
@@ -437,7 +462,7 @@ def _network(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def _save(path: Path, model: Any, notes: Mapping[str, str]) -> None:
+def save_model(path: Path, model: Any, notes: Mapping[str, str]) -> None:
     from onnx import save
 
     for key, value in notes.items():

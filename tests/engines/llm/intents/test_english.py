@@ -120,8 +120,14 @@ ENGLISH: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "add milk to my shopping list",
         "HassShoppingListAddItem",
-        {"item": "milk"},
-        "Added milk to the shopping list.",
+        {"item": "milk", "whose": "mine"},
+        "Added milk to the shopping list.",  # nobody's voice is known
+    ),
+    (
+        "add my medicine to the shopping list",
+        "HassShoppingListAddItem",
+        {"item": "my medicine"},
+        "Added my medicine to the shopping list.",
     ),
     (
         "play some music in the office",

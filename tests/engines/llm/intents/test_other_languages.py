@@ -11,7 +11,9 @@ import pytest
 
 from engines.base import Message, TextDelta
 from engines.llm import intents
+from engines.llm.intents.grammar import IntentMatch
 from engines.llm.intents.language import supported_language
+from engines.llm.intents.replies import replies
 from engines.llm.intents.spoken_numbers import clock_time
 from tests.engines.llm.intents.text_conversation import Talk
 
@@ -76,6 +78,13 @@ COMMANDS: list[tuple[str, str, str, dict[str, Any], str]] = [
         "HassGetCurrentDate",
         {},
         "Heute ist Samstag, der 21. November.",
+    ),
+    (
+        "de",
+        "setze milch auf meine liste",
+        "HassShoppingListAddItem",
+        {"item": "milch", "whose": "mine"},
+        "Milch steht auf der Einkaufsliste.",
     ),
     (
         "de",
@@ -499,3 +508,23 @@ def test_loading_does_not_block_the_event_loop() -> None:
     finally:
         gc.enable()
     assert longest < whole / 2
+
+
+@pytest.mark.parametrize(
+    ("language", "name", "result", "reply"),
+    [
+        ("en", "AddItem", {"item": "stamps"}, "Added stamps to your list."),
+        ("en", "GetItems", {"items": []}, "Your list is empty."),
+        ("de", "AddItem", {"item": "milch"}, "Milch steht auf deiner Liste."),
+        ("de", "GetItems", {"items": ["milch"]}, "Auf deiner Liste: Milch."),
+        ("fr", "GetItems", {"items": ["lait"]}, "Sur ta liste : lait."),
+        ("es", "GetItems", {"items": []}, "Tu lista está vacía."),
+    ],
+)
+def test_the_answer_says_that_the_list_is_the_persons_own(
+    language: str, name: str, result: dict[str, Any], reply: str
+) -> None:
+    answers = replies(language)
+    match = IntentMatch(f"HassShoppingList{name}")
+    told = {**result, "whose": "mine", "private_to": "spk_1"}
+    assert answers.answer(match, told) == reply

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
-from core.conversation.speakers import SpeakerProfile, VoiceVector
+from core.conversation.speakers import GE2E_THRESHOLDS, SpeakerProfile, VoiceVector
 from core.errors import EngineCrashed
 from engines.base import AsrOptions
 from pipeline.transcription.diarisation.recording import MAX_WAITING, open_speakers
@@ -25,6 +25,7 @@ class Voices:
     """Hears a voice in each level, while it is open."""
 
     profiles = (SpeakerProfile("spk_1", "Anna", TWO),)
+    thresholds = GE2E_THRESHOLDS
 
     def __init__(self) -> None:
         self.is_open = asyncio.Event()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.conversation.speakers import SpeakerProfile, VoiceVector
+from core.conversation.speakers import SpeakerProfile, VoiceThresholds, VoiceVector
 from pipeline.transcription.diarisation.timeline import find_speakers
 from pipeline.transcription.diarisation.windows import (
     Window,
@@ -160,7 +160,8 @@ def test_two_groups_of_one_known_person_are_one_speaker() -> None:
     anna = SpeakerProfile("spk_1", "Anna", ((ONE + TWO) / np.sqrt(2)).astype(np.float32))
     near = [(0.9 * one + 0.44 * MIXED).astype(np.float32) for one in (ONE, TWO)]
     unit = [(one / np.linalg.norm(one)).astype(np.float32) for one in near]
-    found = find_speakers(windows, [unit[0], unit[1]] * 2, [[anna]], threshold=0.99)
+    strict = VoiceThresholds(group=0.99)
+    found = find_speakers(windows, [unit[0], unit[1]] * 2, [[anna]], strict)
     assert {one.speaker for one in found} == {"Anna"}
 
 

@@ -14,7 +14,7 @@ from aiohttp import ClientResponse, ClientSession, FormData
 
 from core.access.named_key import NamedKey
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
-from core.conversation.speakers import SpeakerProfile, VoiceVector
+from core.conversation.speakers import GE2E_THRESHOLDS, SpeakerProfile, VoiceThresholds, VoiceVector
 from core.errors import EngineError, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
 from media.files.upload_spool import SpoolLimits, UploadSpools
@@ -133,6 +133,10 @@ class LevelVoices(SpeakerRecognition):
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.under_way = 0
+
+    @property
+    def thresholds(self) -> VoiceThresholds:
+        return GE2E_THRESHOLDS
 
     @contextmanager
     def open_recording(self, key: NamedKey | None) -> Iterator[RecordingVoices]:
