@@ -59,6 +59,8 @@ class BoundListeners:
     "Listener for Home Assistant's ingress; None if it is off."
     esphome: BoundListener | None
     "Listener from which ESPHome satellites fetch sounds; None if there are none."
+    machines: BoundListener | None
+    "Listener for the servers of other machines; None: this one works alone."
     wyoming: Sequence[socket.socket]
     "Sockets of the Wyoming server; empty if it is off."
     audiosocket: Sequence[socket.socket]
@@ -104,6 +106,7 @@ def bind_listeners(config: Config, stack: ExitStack, bind: Bind = bind) -> Bound
     audiosocket = bind_port(
         telephone.audiosocket_port, "telephone.audiosocket_port", host=telephone.host
     )
+    machines = _bind_machines(config, stack, bind)
     # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     tls_setting = "auto" if willow_https and server.tls == "off" else server.tls
     ingrain_sockets = [sock for listener in ingrain.values() for sock in listener.sockets]
@@ -146,6 +149,7 @@ def bind_listeners(config: Config, stack: ExitStack, bind: Bind = bind) -> Bound
         replace(gate, is_local=is_kserve_local),
         _bound_listener(config, ingress, None) if ingress else None,
         _plain_listener(config.esphome.host, esphome),
+        _machines_listener(config, machines, names),
         wyoming,
         audiosocket,
         notes,
@@ -203,6 +207,29 @@ def _bind_wyoming(
     for listener in sockets:
         stack.callback(listener.close)
     return sockets, ()
+
+
+def _bind_machines(config: Config, stack: ExitStack, bind: Bind) -> list[socket.socket]:
+    """Binds the port for the servers of other machines. None is bound if this one works alone."""
+    if not config.machines.is_on:
+        return []
+    sockets = bind(config.machines.host, config.machines.port, setting="machines.port")
+    for listener in sockets:
+        stack.callback(listener.close)
+    return sockets
+
+
+def _machines_listener(
+    config: Config, sockets: Sequence[socket.socket], names: Sequence[str]
+) -> BoundListener | None:
+    """Returns the listener for the servers of other machines. Its certificate is always our own:
+    the others know it by its fingerprint. A gateway beside the home gateway has no sockets."""
+    if not config.machines.is_on:
+        return None
+    folder = open_folder(config.paths.state_dir)
+    tls = open_tls("auto", folder, names, lan_addresses(), datetime.now(UTC))
+    addresses = urls(config.machines.host, sockets, is_tls=True) if sockets else ()
+    return BoundListener(sockets, tls, addresses)
 
 
 def _bound_listener(

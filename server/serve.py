@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from core.conversation.ids import draw_machine_number, mark_ids
 from core.errors import ConfigError
 from core.http.routes import Route
 from core.net.acceptor import AddressLimit, exempt_addresses
@@ -30,6 +31,12 @@ from server.gateways.member import Member
 from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
+from server.machines.link import (
+    MachineLink,
+    MachineServices,
+    NoMachines,
+    ServerState,
+)
 from server.net.addresses import lan_addresses, url_host
 from server.net.allowlist import networks_of
 from server.net.listeners import bind, is_local_only, raise_file_limit
@@ -158,19 +165,25 @@ async def _serve(
                 )
                 passing_on = () if joined is None else (joined.forwarder.middleware(),)
                 applications = _applications(config, listeners, assembly, routes, willow_routes)
+                joining_machines = _machines(config, listeners, assembly, lifecycle, member)
+                link = await stack.enter_async_context(joining_machines)
                 for listener, listener_routes, listener_gate in applications:
+                    is_main = listener is listeners.main
                     app = build(
                         listener_routes,
                         listener_gate,
                         metrics,
                         max_body_bytes=config.server.max_body_bytes,
                         is_tls=listener.tls is not None,
-                        before_gate=passing_on if listener is listeners.main else (),
+                        before_gate=(*link.before_gate, *passing_on) if is_main else (),
+                        after_gate=link.after_gate if is_main else (),
                     )
                     context = listener.tls.context if listener.tls else None
                     await stack.enter_async_context(
                         run_application(app, listener.sockets, context, metrics, limit)
                     )
+                others = link.serving_others(routes, applications[0][2], passing_on, metrics)
+                await stack.enter_async_context(others)
                 if listeners.wyoming:
                     await stack.enter_async_context(
                         _run_wyoming(config, listeners.wyoming, assembly, limit, member)
@@ -203,6 +216,34 @@ async def _serve(
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")
     return lifecycle.is_restart
+
+
+@asynccontextmanager
+async def _machines(
+    config: Config,
+    listeners: BoundListeners,
+    assembly: ServerAssembly,
+    lifecycle: Lifecycle,
+    member: Member | None,
+) -> AsyncIterator[MachineLink | NoMachines]:
+    """Yields the link to the servers of other machines while the context is open. Raises
+    ConfigError."""
+    if listeners.machines is None:
+        yield NoMachines()
+        return
+    devices = assembly.devices
+    state = ServerState(
+        sessions=lambda: member.sessions if member else assembly.drain_group.count,
+        drains=lambda: lifecycle.state == "draining",
+        devices=lambda: frozenset(devices.presence.ids()),
+        announces=lambda: member is None or member.is_home,
+    )
+    number = member.machine if member is not None else draw_machine_number()
+    mark_ids(member.number if member is not None else 0, number)
+    services = MachineServices(devices.machines, devices.wake_claims, state)
+    link = MachineLink(config, number, listeners, services)
+    async with link.running():
+        yield link
 
 
 def _applications(

@@ -28,7 +28,13 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
 from core.errors import ConfigError, StorageError
 from core.private_files import make_private
@@ -77,6 +83,10 @@ BUSY_S = 5
 """Longest wait for another process that writes, in seconds: for SQLite's lock, and for PostgreSQL's
 statements and connections."""
 
+LOST_S = 5
+"""Seconds after which a PostgreSQL that answers nothing on an open connection, as behind a broken
+network, counts as lost. Without this limit, TCP would wait for a quarter of an hour."""
+
 RETRY_S = 0.05
 "Wait before the journal of a file that another process opens is set again."
 
@@ -101,6 +111,8 @@ class Database:
         self.is_shared = is_shared
         self._thread = ThreadPoolExecutor(1, "devices-database")
         self._is_migrated = False
+        self._is_away = False
+        "True: the last transaction failed because the database could not be reached."
 
     @property
     def driver(self) -> str:
@@ -151,15 +163,29 @@ class Database:
 
     def _transact(self, work: Transaction[T]) -> T:
         try:
-            if not self._is_migrated:
-                self._prepare()
-            for _ in range(TRIES - 1):
-                with suppress(IntegrityError):
-                    return self._transact_once(work)
-            return self._transact_once(work)
+            result = self._transact_retrying(work)
         except (SQLAlchemyError, OSError) as error:
-            logger.error("! devices: %s", first_line(error))
+            self._log_failure(error)
             raise StorageError("the device database cannot be read or written") from error
+        if self._is_away:
+            self._is_away = False
+            logger.info("= devices: the database works again")
+        return result
+
+    def _transact_retrying(self, work: Transaction[T]) -> T:
+        if not self._is_migrated:
+            self._prepare()
+        for _ in range(TRIES - 1):
+            with suppress(IntegrityError):
+                return self._transact_once(work)
+        return self._transact_once(work)
+
+    def _log_failure(self, error: Exception) -> None:
+        """Logs a failure. While the database cannot be reached, only the first one is logged."""
+        is_away = isinstance(error, OperationalError)
+        if not (is_away and self._is_away):
+            logger.error("! devices: %s", first_line(error))
+        self._is_away = self._is_away or is_away
 
     def _transact_once(self, work: Transaction[T]) -> T:
         with self._engine.begin() as connection:
@@ -220,7 +246,14 @@ def _options(url: URL) -> dict[str, Any]:
             return {"connect_args": {"timeout": BUSY_S, "check_same_thread": False}}
         case "postgresql":
             limits = f"-c statement_timeout={BUSY_S * 1000} -c lock_timeout={BUSY_S * 1000}"
-            return {"pool_size": 1, "connect_args": {"connect_timeout": BUSY_S, "options": limits}}
+            alive = {
+                "tcp_user_timeout": 1000 * LOST_S,
+                "keepalives_idle": LOST_S,
+                "keepalives_interval": 1,
+                "keepalives_count": LOST_S,
+            }
+            arguments = {"connect_timeout": BUSY_S, "options": limits, **alive}
+            return {"pool_size": 1, "connect_args": arguments}
         case _:
             return {"pool_size": 1}
 

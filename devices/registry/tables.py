@@ -9,6 +9,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -199,4 +200,27 @@ voice_ratings = Table(
     Column("voice", String(128), primary_key=True),  # an id as `GET /v1/audio/voices` lists it
     Column("good", Integer, nullable=False),
     Column("bad", Integer, nullable=False),
+)
+
+machines = Table(
+    "machines",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),  # drawn at each start
+    Column("url", String(256), nullable=False),  # where clients reach it
+    Column("peer_address", String(64), nullable=False),  # host:port for the other servers
+    Column("fingerprint", String(64), nullable=False),  # SHA-256 of its certificate, in hex
+    Column("load", Float, nullable=False),  # share of its capacity that is used; 1: it is full
+    Column("max_sessions", Integer, nullable=False),
+    Column("takes_calls", Boolean, nullable=False),  # false: it drains
+    Column("rooms", JSON, nullable=False),  # digests of rooms whose devices report wake words
+    Column("devices", JSON, nullable=False),  # ids of the devices that are connected to it
+    Column("heartbeat", UtcDateTime, nullable=False),  # by the database's clock
+)
+
+wake_claims = Table(
+    "wake_claims",
+    metadata,
+    Column("room", String(64), primary_key=True),  # digest of the wake word and the room
+    Column("device_id", String(40), nullable=False),  # the device that answered last
+    Column("claimed", UtcDateTime, nullable=False),  # by the database's clock
 )

@@ -127,6 +127,8 @@ class ServerAssembly:
     "Routes for the listeners, and doors with listeners of their own."
     named_keys: NamedKeys
     "Keys of persons and programs, which the listeners check."
+    devices: DeviceServices
+    "The device registry, and who is connected."
     drain_group: DrainGroup
     "Work that is finished before the server stops."
     sessions: Sessions
@@ -226,6 +228,7 @@ async def assemble(
         yield ServerAssembly(
             doors=doors,
             named_keys=devices.named_keys,
+            devices=devices,
             sessions=backend.sessions,
             drain_group=_drain_group(backend, doors),
             is_loaded=engines.is_loaded,

@@ -14,6 +14,7 @@ from devices.notices.announcement_tools import AnnouncementTools
 from devices.notices.announcements import Announcements
 from devices.registry.database import open_database, sqlite_url
 from devices.registry.kept_conversations import KeptConversations
+from devices.registry.machines import MachineRegistry
 from devices.registry.named_keys import NamedKeys
 from devices.registry.own_voices import OwnVoiceTable
 from devices.registry.person_lists import PersonLists
@@ -22,6 +23,7 @@ from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
 from devices.registry.voice_enrolment import VoiceEnrolment
 from devices.registry.voice_ratings import VoiceRatings
+from devices.wake_claims import WakeClaims
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from server.compose.mqtt import last_turns_of
@@ -61,6 +63,10 @@ class DeviceServices:
     "Tools with which programs speak in rooms."
     last_turns: LastTurns | None
     "Words, people and latency of the last turns, for MQTT; None: it is off."
+    machines: MachineRegistry
+    "Servers of all machines that share the database."
+    wake_claims: WakeClaims
+    "Wake words that other servers may answer, too."
     tools: DeviceToolProvider
     "Tools that connected devices offer, for example a volume control."
 
@@ -106,6 +112,8 @@ async def device_services(
             announcements=announcements,
             announcement_tools=AnnouncementTools(registry, presence, announcements),
             last_turns=last_turns_of(config.mqtt, clock),
+            machines=MachineRegistry(database),
+            wake_claims=WakeClaims(),
             tools=DeviceToolProvider(),
         )
 

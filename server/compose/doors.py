@@ -516,6 +516,7 @@ def _was_door(backend: Backend) -> WasDoor:
             product_version(),
             trusts_this_machine=not config.server.needs_key_here,
         ),
+        devices.wake_claims,
     )
 
 

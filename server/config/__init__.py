@@ -18,6 +18,7 @@ from server.config.sections.ice import IceConfig
 from server.config.sections.ingrain import IngrainConfig
 from server.config.sections.kserve import KserveConfig
 from server.config.sections.limits import LimitsConfig
+from server.config.sections.machines import MachinesConfig
 from server.config.sections.mcp_server import McpServerConfig
 from server.config.sections.mqtt import MqttConfig
 from server.config.sections.realtime import PromptConfig, PromptId, RealtimeConfig
@@ -486,6 +487,7 @@ class Config(Section, frozen=True):
     ] = field(default_factory=dict)
     kserve: KserveConfig = KserveConfig()
     cluster: ClusterConfig = ClusterConfig()
+    machines: MachinesConfig = MachinesConfig()
     xiaozhi: XiaozhiConfig = XiaozhiConfig()
     esphome: EspHomeConfig = EspHomeConfig()
     home_assistant: HomeAssistantConfig = HomeAssistantConfig()

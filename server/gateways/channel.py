@@ -55,6 +55,8 @@ class GatewayPlace(Struct, frozen=True, tag=True):
     ports: tuple[Port, ...]
     row: int
     "Row of this gateway in the file of the places."
+    machine: int = 0
+    "Number of this machine among several; 0: it is alone."
 
     def __repr__(self) -> str:
         return f"GatewayPlace(number={self.number}, slot={self.slot})"

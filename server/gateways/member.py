@@ -106,6 +106,21 @@ class Member:
         return self._place.number
 
     @property
+    def machine(self) -> int:
+        """Number of this machine among several; 0: it is alone."""
+        return self._place.machine
+
+    @property
+    def is_home(self) -> bool:
+        """True if this is the home gateway."""
+        return self.fleet.own is not None and self.fleet.own.is_home
+
+    @property
+    def sessions(self) -> int:
+        """Sessions of all gateways, and WebSockets that they pass on."""
+        return sum(row.load for row in self.fleet.gateways)
+
+    @property
     def folder(self) -> Path:
         """Folder of the sockets between gateways."""
         return Path(self._place.folder)
@@ -135,7 +150,7 @@ class Member:
         """Waits until this is the home gateway, and the one before it has ended."""
         while True:
             own = self.fleet.own
-            if own is not None and own.is_home:
+            if own is not None and self.is_home:
                 others = [row for row in self.fleet.gateways if row.slot == own.slot]
                 if others == [own]:
                     return

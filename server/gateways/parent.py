@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from core.conversation.ids import draw_machine_number
 from core.errors import ConfigError
 from core.tasks import Backoff
 from server.config import Config
@@ -153,6 +154,7 @@ class Supervisor:
         self._conversations = ConversationServer(monotonic, self._is_ending)
         self._places = PlaceFile(count)
         self._token = secrets.token_hex(32)
+        self._machine = draw_machine_number() if config.machines.is_on else 0
         self._next_number = 1
         self._is_started = self._is_rolling = False
         self.failed_status = 0
@@ -208,7 +210,9 @@ class Supervisor:
         gateway = GatewayProcess(number, slot, process, ControlSocket(own_end), ends, monotonic())
         ports = tuple(self._bound.ports[index] for index in pairs)
         row = self._places.give_row(number)
-        place = GatewayPlace(number, slot, self._count, str(self._folder), self._token, ports, row)
+        place = GatewayPlace(
+            number, slot, self._count, str(self._folder), self._token, ports, row, self._machine
+        )
         files = [pair[1].fileno() for pair in pairs.values()]
         _send(gateway, place, [*files, gateway_kept_end.fileno(), self._places.file])
         for other in (gateway_kept_end, *(pair[1] for pair in pairs.values())):

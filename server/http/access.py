@@ -21,6 +21,10 @@ from signaling.bearer_token import TOKEN
 ACCESS = aioweb.RequestKey("access", AccessGrant)
 "Result of the gate for a request."
 
+REDIRECTED = aioweb.RequestKey("redirected", bool)
+"""Set to True on a request of a client that another machine has let in and sent here. It has no
+key: clients leave it out when the host changes."""
+
 API_KEY = "X-API-Key"
 "Header in which clients of WIS and several others send the key, instead of `Authorization`."
 
@@ -62,7 +66,7 @@ def guard(gate: AccessGate) -> Middleware:
             request[TOKEN] = None
             return await _preflight(gate, request, handler)
         admits = getattr(request.match_info.handler, ADMITS, None)
-        is_trusted_address = _is_trusted_address(request, caller)
+        is_trusted_address = request.get(REDIRECTED, False) or _is_trusted_address(request, caller)
         is_public = _is_public(request)
         try:
             access = gate.admit(

@@ -40,14 +40,16 @@ def build(
     max_body_bytes: int,
     is_tls: bool = False,
     before_gate: Sequence[Middleware] = (),
+    after_gate: Sequence[Middleware] = (),
 ) -> aioweb.Application:
     """Mounts the routes. A request passes the middlewares in the listed order. `before_gate`: those
-    that act before the access rules do."""
+    that act before the access rules do. `after_gate`: those that see only whom the rules let in."""
     middlewares = [
         edge(metrics, max_body_bytes),
         *([redirect_to_https] if is_tls else []),
         *before_gate,
         guard(gate),
+        *after_gate,
     ]
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app.on_response_prepare.append(add_common_headers)

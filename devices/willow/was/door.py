@@ -16,6 +16,7 @@ from devices.fleet.directory import DeviceDirectory, DeviceSettingsStore
 from devices.fleet.ota import FirmwareFolder, image_for
 from devices.fleet.presence import Presence
 from devices.notices.notification_urls import AudioUrlPolicy
+from devices.wake_claims import WakeClaims
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore
@@ -66,6 +67,7 @@ class WasDoor:
         metrics: Metrics,
         guard: WorkGuard,
         settings: WasSettings,
+        claims: WakeClaims | None = None,
     ) -> None:
         self.settings, self.directory = settings, directory
         self.store = WillowSettingsStore(settings_store)
@@ -76,7 +78,10 @@ class WasDoor:
         self.assets = settings.folder / "assets"
         self.audio_urls = AudioUrlPolicy(settings.audio_hosts)
         self.notification_ids = NotificationIds(clock)
-        self.wake_arbiter = WakeArbiter(self.connected_devices, clock, settings.groups)
+        self.wake_claims = claims or WakeClaims()
+        self.wake_arbiter = WakeArbiter(
+            self.connected_devices, clock, settings.groups, self.wake_claims
+        )
         self.commands = DeviceCommands(
             one_shot_responses, self.connected_devices, clock, guard, settings.default_settings
         )

@@ -1,4 +1,5 @@
-"""Debian's PostgreSQL in a temporary folder, on a free loopback port, by an unprivileged user."""
+"""Debian's PostgreSQL in a temporary folder, on a free port of this machine, by an unprivileged
+user."""
 
 import os
 import pwd
@@ -35,9 +36,10 @@ class Postgres:
     programs: Path
     port: int
     password: str
+    address: str = "127.0.0.1"
 
     def url(self, database: str) -> str:
-        return f"postgresql://{OWNER}:{self.password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{OWNER}:{self.password}@{self.address}:{self.port}/{database}"
 
     def create(self) -> str:
         """Creates an empty database and returns its URL."""
@@ -71,11 +73,13 @@ class Postgres:
         auth = ("--auth=scram-sha-256", f"--pwfile={words}", f"--username={OWNER}")
         self._run("initdb", "-D", self._data, *auth, "--encoding=UTF8", "--no-sync")
         config = (
-            f"port = {self.port}\nlisten_addresses = '127.0.0.1'\nfsync = off\n"
+            f"port = {self.port}\nlisten_addresses = '{self.address}'\nfsync = off\n"
             f"unix_socket_directories = '{self.folder}'\n"
         )
         with (self.folder / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.write(config)
+        with (self.folder / "data" / "pg_hba.conf").open("a", encoding="utf-8") as file:
+            file.write("host all all samenet scram-sha-256\n")
 
     @property
     def _data(self) -> str:
@@ -99,14 +103,15 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(address: str = "127.0.0.1") -> Iterator[Postgres]:
+    """`address`: of this machine, on which it listens."""
     programs = _programs()
     require(programs, "PostgreSQL (apt-get install postgresql)")
     assert programs is not None
     folder = Path(tempfile.mkdtemp(prefix="earshot-pg-"))  # pytest's own are root's alone
     try:
         with reserved_port() as port:
-            server = Postgres(folder, programs, port, secrets.token_hex(8))
+            server = Postgres(folder, programs, port, secrets.token_hex(8), address)
             server.make()
             server.start()
         try:

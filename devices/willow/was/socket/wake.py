@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from core.ports import Clock
 from devices.fleet.arbitration import Arbitration, ArbitrationVerdict
+from devices.wake_claims import WakeClaims
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import WakeResult
@@ -23,6 +24,8 @@ class _WakeEvent:
     """One reported wake word. decided: its verdict, True for the winner."""
 
     at: float
+    group: str = ""
+    level_db: float | None = None
     decided: asyncio.Future[bool] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -34,12 +37,20 @@ class WakeArbiter:
     `run` must be running: it decides when not all devices have reported.
     groups: areas in which devices detect the same wake word, each a tuple; every other area is a
         group.
+    claims: whether a winner may answer, where other servers may answer, too.
     """
 
     def __init__(
-        self, connected_devices: WillowDevices, clock: Clock, groups: Iterable[tuple[str, ...]]
+        self,
+        connected_devices: WillowDevices,
+        clock: Clock,
+        groups: Iterable[tuple[str, ...]],
+        claims: WakeClaims,
     ) -> None:
-        self._connected_devices, self._clock = connected_devices, clock
+        self._connected_devices, self._clock, self._claims = connected_devices, clock, claims
+        claims.groups = self._groups
+        self._tasks: asyncio.TaskGroup | None = None
+        "Claims that wait for an answer; None: `run` is not running."
         self._group_by_area: Mapping[str, str] = {
             _room_of(area): _room_of(areas[0]) for areas in groups for area in areas
         }
@@ -50,6 +61,13 @@ class WakeArbiter:
 
     async def run(self) -> None:
         """Decides contests whose window is over, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._decide_due()
+        finally:
+            self._tasks = None
+
+    async def _decide_due(self) -> None:
         while True:
             due = self._arbitration.due()
             wait_s = None if due is None else max(0.0, due - self._clock.now())
@@ -65,7 +83,7 @@ class WakeArbiter:
         device, now = connection.device, self._clock.now()
         last = self._latest.get(device.id)
         group = self._group_of(connection)
-        wake = _WakeEvent(now)
+        wake = _WakeEvent(now, group, volume_db)
         known = {contender.device.id for contender in self._contenders(group)} | {device.id}
         verdicts = self._arbitration.report(group, device.id, volume_db, known, now)
         # this new wake word decides the device's former one
@@ -131,13 +149,29 @@ class WakeArbiter:
     def _deliver(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
         for verdict in verdicts:
             wake = self._latest.get(verdict.device)
-            if wake is not None and not wake.decided.done():
-                wake.decided.set_result(verdict.won)
-            connection = self._connected_devices.find(verdict.device)
-            if connection is not None:
-                connection.send(WakeResult(verdict.won))
-                if not verdict.won:
-                    connection.set_activity("idle")
+            if verdict.won and wake is not None and self._claims.is_shared and self._tasks:
+                self._tasks.create_task(self._claim(verdict.device, wake), name="wake-claim")
+            else:
+                self._announce(verdict, wake)
+
+    async def _claim(self, device_id: str, wake: _WakeEvent) -> None:
+        """Asks whether the device that won here may answer, and tells it."""
+        is_granted = await self._claims.claim(wake.group, device_id, wake.level_db)
+        self._announce(ArbitrationVerdict(device_id, is_granted), wake)
+
+    def _announce(self, verdict: ArbitrationVerdict, wake: _WakeEvent | None) -> None:
+        """Tells a device its verdict. `wake`: its wake word; None: it has left."""
+        if wake is not None and not wake.decided.done():
+            wake.decided.set_result(verdict.won)
+        connection = self._connected_devices.find(verdict.device)
+        if connection is not None:
+            connection.send(WakeResult(verdict.won))
+            if not verdict.won:
+                connection.set_activity("idle")
+
+    def _groups(self) -> set[str]:
+        """Returns the groups of the connected devices that report their wake words."""
+        return {self._group_of(one) for one in self._connected_devices.all() if one.is_multiwake}
 
     def _contenders(self, group: str) -> list[WillowConnection]:
         """Returns the devices of the group that report their wake words."""

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from devices.fleet.directory import DeviceProfile
+from devices.wake_claims import WakeClaim
 from tests.devices.willow.was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow.was.simulated_device import SimulatedWillow, Turn
 
@@ -207,3 +208,26 @@ def test_ten_devices_in_two_rooms_answer_once_each_room() -> None:
 def test_ten_devices_answer_a_hundred_wake_words_once_each_room() -> None:
     lottery = random.Random("a hundred wake words")
     against(lambda server: _ten(server, lottery, 100), deadline_s=300)
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_the_winner_asks_where_other_servers_may_answer(granted: bool) -> None:
+    async def act(server: Server) -> None:
+        asked: list[WakeClaim] = []
+
+        async def answer(claim: WakeClaim) -> bool:
+            asked.append(claim)
+            return granted
+
+        claims = server.door.wake_claims
+        claims.ask = answer
+        near, far = await server.device(1), await server.device(2)
+        before = decodes(server)
+        turns = await all_of(near.speak(SPEECH, volume=-10.0), far.speak(SPEECH, volume=-30.0))
+        assert [turn.won for turn in turns] == [granted, False]
+        assert (decodes(server) > before) is granted
+        (claim,) = asked
+        assert claim.level_db == -10.0
+        assert claims.rooms() == {claim.room}
+
+    against(act)
