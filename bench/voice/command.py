@@ -8,12 +8,12 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from msgspec.json import encode
 from msgspec.json import format as pretty
@@ -42,10 +42,13 @@ from bench.voice.telephone import free_lines
 from core.errors import EarshotError, RequestError, expected_failure
 from core.terminal import ProgressBar
 
+if TYPE_CHECKING:
+    from bench.voice.satellite import MeasuredSatellite
+
 TRANSPORTS: Sequence[ClientTransport] = ("webrtc", "ws", "live")
 "`live` is GPT-Live over a WebSocket."
 
-DOORS = (*TRANSPORTS, *get_args(TelephoneSystem))
+DOORS = (*TRANSPORTS, *get_args(TelephoneSystem), "esphome")
 "Ways to reach a server that can be compared."
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
@@ -183,16 +186,31 @@ async def _compare(
 ) -> int:
     """Measures the transport and the doors of `--beside` in rounds; returns the exit code."""
     lines, found = free_lines(), dict[str, list[list[VoiceTurn]]]()
+    satellite = _satellite() if "esphome" in options.beside else None
     turns = -(-options.turns // options.rounds)
     doors = (options.transport, *options.beside)
-    async with _server(options, lines.environ) as address:
+    async with AsyncExitStack() as stack:
+        environ = lines.environ
+        if satellite is not None:
+            await stack.enter_async_context(satellite.listening())
+            environ = {**environ, **satellite.environ}
+        address = await stack.enter_async_context(_server(options, environ))
         with ProgressBar(sys.stderr, "turns") as progress:
             progress.start(options.rounds * len(doors) * turns)
             for number in range(options.rounds):
                 # the first door of a round is another one each time
                 for door in (*doors[number % len(doors) :], *doors[: number % len(doors)]):
                     request, timeout_s = _session_request(options), options.timeout
-                    plan = VoicePlan(address, door, request, turns, 1, timeout_s, lines=lines)
+                    plan = VoicePlan(
+                        address,
+                        door,
+                        request,
+                        turns,
+                        1,
+                        timeout_s,
+                        lines=lines,
+                        satellite=satellite,
+                    )
                     each = await run(plan, utterances, partial(_show, progress))
                     found.setdefault(door, []).append(each)
     if options.json:
@@ -203,6 +221,17 @@ async def _compare(
     every = [turn for rounds in found.values() for each in rounds for turn in each]
     is_answered = len(answered_reports(every)) == len(every)
     return TalkExitCode.ANSWERED if is_answered else TalkExitCode.NOT_ANSWERED
+
+
+def _satellite() -> "MeasuredSatellite":
+    """Returns a satellite to measure. Raises RequestError without its library."""
+    try:
+        from bench.voice.satellite import MeasuredSatellite
+    except ModuleNotFoundError as error:
+        raise RequestError(
+            f"--beside esphome needs the package {error.name}: `earshot extras add esphome`"
+        ) from error
+    return MeasuredSatellite()
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -4,15 +4,30 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from bench.client.conversation import ConversationClient, TurnReport, open_conversation
+from bench.client.conversation import TurnReport, open_conversation
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.client.telephone import TelephoneSystem
 from bench.talk.command import GAP_S
 from bench.tools.utterance_audio import BenchUtterance, sleep_until
-from bench.voice.telephone import TelephoneConversation, TelephoneLines, open_call
+from bench.voice.telephone import TelephoneLines, open_call
+from core.audio import Pcm
+
+if TYPE_CHECKING:
+    from bench.voice.satellite import MeasuredSatellite
+
+
+class SpokenConversation(Protocol):
+    """One connection, through any door."""
+
+    async def say(self, pcm: Pcm, span: tuple[int, int]) -> TurnReport:
+        """Sends audio in real time and waits for the end of the answer. pcm: samples at RATE_HZ.
+        span: first and one past the last sample of speech."""
+        ...
+
 
 WARM_UP_TURNS = 1
 "Turns of each client that are not counted: the first turn also loads models and libraries."
@@ -23,7 +38,7 @@ class VoicePlan:
     """Parameters of a run."""
 
     address: Address
-    transport: ClientTransport | TelephoneSystem
+    transport: ClientTransport | TelephoneSystem | Literal["esphome"]
     request: SessionRequest
     turns: int
     "Turns of each client, without the warm-up."
@@ -35,6 +50,8 @@ class VoicePlan:
     "True: a new connection for each turn."
     lines: TelephoneLines | None = None
     "How the server is called by telephone; needed if the transport is a telephone system."
+    satellite: "MeasuredSatellite | None" = None
+    "The satellite that the server connects to; needed if the transport is `esphome`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +108,24 @@ async def _run_client(
 
 
 @asynccontextmanager
-async def _connection(
-    plan: VoicePlan,
-) -> AsyncGenerator[ConversationClient | TelephoneConversation, None]:
+async def _connection(plan: VoicePlan) -> AsyncGenerator[SpokenConversation, None]:
     """Opens one connection while the body runs. Raises CannotConnect."""
     if plan.transport == "webrtc" or plan.transport == "ws" or plan.transport == "live":
         async with open_conversation(
             plan.address, plan.transport, plan.request, timeout_s=plan.timeout_s
         ) as (conversation, _):
             yield conversation
+    elif plan.transport == "esphome":
+        if plan.satellite is not None:
+            async with plan.satellite.connected(plan.timeout_s) as satellite:
+                yield satellite
     elif plan.lines is not None:
         async with open_call(plan.address, plan.transport, plan.lines, plan.timeout_s) as call:
             yield call
 
 
 async def _run_turn(
-    conversation: ConversationClient | TelephoneConversation,
+    conversation: SpokenConversation,
     clips: Sequence[BenchUtterance],
     client: int,
     turn: int,

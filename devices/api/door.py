@@ -13,6 +13,7 @@ from core.http.json_body import decode_json_body_or_empty
 from core.http.routes import JSON
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from core.tasks import run_in_thread
+from devices.api.controls import DeviceControlApi
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
 from devices.api.profile_check import check_profile
 from devices.api.views import (
@@ -71,16 +72,20 @@ class DevicesDoor:
         event_log: DeviceEventLog,
         announcements: Announcements,
         check: Callable[[DeviceProfile], None],
+        check_notice: Callable[[DeviceNotification], None],
         images: Mapping[DeviceKind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """check: as `check_profile` wants it.
+        check_notice: raises RequestError for a voice or a language that the server does not have.
         images: firmware folders of the kinds of devices that have one.
         heartbeat_s: interval of the heartbeats of `watch`, in seconds.
         """
-        self._check, self._images = check, images or {}
+        self._check, self._check_notice, self._images = check, check_notice, images or {}
         self._registry, self._presence, self._event_log = registry, presence, event_log
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
+        self.controls = DeviceControlApi(registry, presence)
+        "Handler of the settings that devices have themselves."
         self._watchers = EventStreamSubscribers("the devices", MAX_WATCHERS, heartbeat_s)
 
     async def run(self) -> None:
@@ -147,7 +152,7 @@ class DevicesDoor:
         return aioweb.Response(status=204)
 
     async def notify(self, request: aioweb.Request) -> aioweb.Response:
-        notice = await _notice(request)
+        notice = await self._notice(request)
         device = await self._device(request)
         if device.kind in KINDS_WITHOUT_SPEECH:
             raise Conflict(f"{device.name} cannot speak notifications", code="not_supported")
@@ -159,7 +164,7 @@ class DevicesDoor:
         return _json(NotificationResult(await self._announcements.to_device(device, notice)))
 
     async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
-        notice, area = await _notice(request), request.match_info["area"]
+        notice, area = await self._notice(request), request.match_info["area"]
         if not any(
             device.kind not in KINDS_WITHOUT_SPEECH for device in await self._registry.in_area(area)
         ):
@@ -237,6 +242,13 @@ class DevicesDoor:
     async def _device(self, request: aioweb.Request) -> Device:
         return await self._registry.by_id(_id_of(request))
 
+    async def _notice(self, request: aioweb.Request) -> DeviceNotification:
+        """Reads an announcement. Raises RequestError."""
+        body = decode_json_body_or_empty(await request.read(), NotificationRequest)
+        notice = DeviceNotification(**msgspec.structs.asdict(body))
+        self._check_notice(notice)
+        return notice
+
     async def _connected_device(self, request: aioweb.Request) -> tuple[Device, ConnectedDevice]:
         """Returns the device and its connection. Raises NotFound, or Conflict device_away."""
         device = await self._device(request)
@@ -274,13 +286,6 @@ class DevicesDoor:
 
 def _id_of(request: aioweb.Request) -> str:
     return str(request.match_info["device_id"])
-
-
-async def _notice(request: aioweb.Request) -> DeviceNotification:
-    body = decode_json_body_or_empty(await request.read(), NotificationRequest)
-    return DeviceNotification(
-        text=body.text, audio_url=body.audio_url, starts_conversation=body.starts_conversation
-    )
 
 
 async def _start_action(

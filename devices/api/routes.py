@@ -1,6 +1,7 @@
 """Routes of the HTTP API of the devices, for the server and its OpenAPI description."""
 
 from core.http.routes import Route
+from devices.api.controls import control_routes
 from devices.api.door import DeviceLog, DevicesDoor
 from devices.api.views import (
     ApproveRequest,
@@ -19,6 +20,7 @@ from devices.api.views import (
 _TAG = "devices"
 _BODY_ERRORS = ("invalid_json", "invalid_value")
 _DEVICE_ERRORS = ("device_not_found", "storage_failed")
+_VOICE_ERRORS = ("unsupported_language", "voice_not_found")
 _FIRMWARE_ERRORS = ("firmware_not_found", "firmware_url_refused")
 _APPROVAL_ERRORS = ("pairing_code_expired", "pairing_code_needed", "pairing_code_unknown")
 _PAIRING_ERRORS = (
@@ -30,7 +32,12 @@ _PAIRING_ERRORS = (
 
 
 def routes(door: DevicesDoor) -> tuple[Route, ...]:
-    return (*_list_routes(door), *_device_routes(door), *_actions(door))
+    return (
+        *_list_routes(door),
+        *_device_routes(door),
+        *_actions(door),
+        *control_routes(door.controls),
+    )
 
 
 def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
@@ -75,7 +82,7 @@ def _list_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=NotificationRequest,
             responses={200: AreaNotificationResult},
-            error_codes=(*_BODY_ERRORS, "area_not_found", "storage_failed"),
+            error_codes=(*_BODY_ERRORS, *_VOICE_ERRORS, "area_not_found", "storage_failed"),
             scope="manage",
         ),
     )
@@ -103,7 +110,7 @@ def _device_routes(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=DeviceEdit,
             responses={200: DeviceView},
-            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "unsupported_language", "voice_not_found"),
+            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, *_VOICE_ERRORS),
             scope="manage",
         ),
         Route(
@@ -162,7 +169,13 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             _TAG,
             request=NotificationRequest,
             responses={200: NotificationResult},
-            error_codes=(*_BODY_ERRORS, *_DEVICE_ERRORS, "device_not_approved", "not_supported"),
+            error_codes=(
+                *_BODY_ERRORS,
+                *_DEVICE_ERRORS,
+                *_VOICE_ERRORS,
+                "device_not_approved",
+                "not_supported",
+            ),
             scope="manage",
         ),
         Route(

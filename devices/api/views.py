@@ -18,7 +18,12 @@ from devices.fleet.directory import (
     SessionBargeIn,
     SessionEcho,
 )
-from devices.fleet.presence import ConnectedDevice, DeviceActivity
+from devices.fleet.presence import (
+    ConnectedDevice,
+    ControllableDevice,
+    DeviceActivity,
+    DeviceControls,
+)
 from devices.registry.sanitize import MAX_NAME_CHARS
 
 MAX_NOTICE_CHARS = 1000
@@ -57,6 +62,8 @@ class DeviceView(Struct, frozen=True):
     connected."""
     waiting: int
     "Number of announcements that it plays at its next contact."
+    controls: DeviceControls | None
+    "Its own settings. None: it is not connected, or its kind has none that can be changed here."
 
 
 class DeviceList(Struct, frozen=True):
@@ -132,12 +139,26 @@ class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "The `pairing_code` that the device shows; empty where it shows none."
 
 
-class NotificationRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """An announcement."""
+class SpokenText(Struct, frozen=True, forbid_unknown_fields=True):
+    """A text that a device speaks."""
 
     text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
+    voice: Annotated[str, Meta(max_length=128)] = ""
+    "A voice of the server; empty: that of the device."
+    language: Annotated[str, Meta(pattern="^([a-z]{2,3})?$")] = ""
+    "Language of the text, in ISO 639-1; empty: that of the device."
+
+
+class SpokenNotice(SpokenText, frozen=True, forbid_unknown_fields=True):
+    """A text that a device speaks, or a sound that it plays."""
+
     audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
+
+
+class NotificationRequest(SpokenNotice, frozen=True, forbid_unknown_fields=True):
+    """An announcement."""
+
     starts_conversation: bool = False
     "True: the device listens afterwards, if its kind can be told to."
 
@@ -196,6 +217,7 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
         doing=live.activity if live else None,
         timing=live.timing if live else None,
         waiting=waiting,
+        controls=live.controls if isinstance(live, ControllableDevice) else None,
     )
 
 

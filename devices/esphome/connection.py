@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import math
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -14,7 +15,6 @@ from aioesphomeapi.core import APIConnectionError
 from aioesphomeapi.model import (
     DeviceInfo,
     EntityInfo,
-    MediaPlayerCommand,
     MediaPlayerInfo,
     VoiceAssistantConfigurationResponse,
     VoiceAssistantEventType,
@@ -22,14 +22,23 @@ from aioesphomeapi.model import (
     VoiceAssistantTimerEventType,
 )
 
+from core.conversation.ids import new_id
+from core.conversation.items import MessageItem, TextPart
 from core.errors import EarshotError, expected_failure, first_error
 from core.ports import Clock, DeviceLocation, Metrics
 from core.tasks import single_error
+from devices.esphome.controls import ASK_LIMIT_S, SatelliteControls
 from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
 from devices.esphome.timer_changes import TimerChangeKind, timer_changes
 from devices.fleet.directory import Device
-from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.presence import (
+    ControlChanges,
+    DeviceActivity,
+    DeviceControls,
+    DeviceNotification,
+    Presence,
+)
 from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
@@ -42,14 +51,15 @@ logger = logging.getLogger(__name__)
 ANNOUNCE_LIMIT_S = 300.0
 "Longest announcement."
 
+QUESTION_S = 10.0
+"""Longest time from the end of an announcement to the run that it starts. A satellite needs half a
+second; a busy network some more."""
+
 USE_WAKE_WORD = 2
 "Flag of a start: the device wants the server to detect the wake word."
 
 CRASHING, REPAIRED = (2025, 8), (2026, 6)
 "First version of ESPHome that may restart when it is asked, and the first that does not again."
-
-ASK_LIMIT_S = 5.0
-"Longest wait for a device's wake words."
 
 HELD_WAIT_S = 60.0
 "Interval of attempts to take over a device that another client holds."
@@ -128,6 +138,21 @@ class SatelliteAbilities:
         return VoiceAssistantFeature.ANNOUNCE in self.features
 
 
+@dataclass(slots=True)
+class _OpenQuestion:
+    """The words of an announcement after which the device begins to listen by itself. The next run
+    answers them, so the assistant has to know them."""
+
+    text: str = ""
+    until: float = math.inf
+    "Monotonic seconds after which a run has another reason."
+
+    def take(self, now: float) -> str:
+        """Returns the words if they are fresh, and forgets them."""
+        text, self.text = self.text, ""
+        return text if now <= self.until else ""
+
+
 class EspHomeConnection:
     """Serves one connected device; also its `ConnectedDevice`, and the `DeviceLink` of its runs.
 
@@ -142,18 +167,20 @@ class EspHomeConnection:
         device: Device,
         abilities: SatelliteAbilities,
         services: EspHomeServices,
+        entities: Iterable[EntityInfo],
         settings: Callable[[], SessionSettings],
         sounds_port: int,
         *,
         may_ask: bool = True,
     ) -> None:
-        """settings: returns those of a session. sounds_port: port of our HTTP server for devices.
-        may_ask: False: the device is not asked for its wake words."""
+        """entities: what the device lists. settings: returns those of a session. sounds_port: port
+        of our HTTP server for devices. may_ask: False: it is not asked for its wake words."""
         self.asked_at: float | None = None
         "Monotonic seconds at which it was last asked for its wake words."
         self._may_ask = may_ask
         self._end_subscription: Callable[[], None] = lambda: None
         self._client, self._device, self._abilities = client, device, abilities
+        self._controls = SatelliteControls(client, entities, services.presence.note_change)
         self._services, self._settings = services, settings
         self._format = choose_format(abilities.formats)
         self._base_url = f"http://{_own_host(client)}:{sounds_port}"
@@ -162,6 +189,9 @@ class EspHomeConnection:
         self._is_requested = asyncio.Event()
         self._voice_runs: dict[ConversationRun, tuple[VoiceRun, Sound]] = {}
         self._is_announcing = False
+        self._announced: Sound | None = None
+        "Sound of the announcement that is made or played."
+        self._question = _OpenQuestion()
         self._tasks: asyncio.TaskGroup | None = None
         self._closed = asyncio.Event()
 
@@ -176,7 +206,8 @@ class EspHomeConnection:
     async def notify(self, notice: DeviceNotification) -> bool:
         """Speaks the text after a chime. A URL is not passed on. Returns False while the device is
         busy: an announcement would cut in, and end its run."""
-        is_busy = self._current is not None or self._requested is not None or self._is_announcing
+        is_talking = self._current is not None or self._requested is not None
+        is_busy = is_talking or self._is_announcing
         is_possible = self._abilities.can_announce and bool(notice.text.strip())
         if is_busy or not is_possible or self._tasks is None:
             return False
@@ -184,6 +215,32 @@ class EspHomeConnection:
         self._is_announcing = True
         self._tasks.create_task(self._announce(notice, started), name="esphome-announcement")
         return bool(await started)
+
+    @property
+    def can_be_started(self) -> bool:
+        """See `StartableDevice`."""
+        return self._abilities.can_be_started
+
+    @property
+    def controls(self) -> DeviceControls:
+        """See `ControllableDevice`."""
+        return self._controls.present
+
+    async def control(self, changes: ControlChanges) -> None:
+        """See `ControllableDevice`."""
+        await self._controls.change(changes)
+
+    async def set_volume(self, volume: int) -> None:
+        """See `AdjustableDevice`."""
+        with suppress(APIConnectionError):
+            self._controls.set_volume(volume)
+
+    async def stop(self) -> None:
+        """See `StoppableDevice`."""
+        if self._announced is not None:
+            self._announced.close()
+            self.stop_playing()
+        await self._handle_stop(is_abort=True)
 
     async def restart(self) -> bool:
         return False
@@ -209,7 +266,10 @@ class EspHomeConnection:
                     if VoiceAssistantFeature.TIMERS in self._abilities.features:
                         timers = self._tasks.create_task(self._show_timers(), name="esphome-timers")
                         work.append(timers)
-                    self._set_volume()
+                    self._controls.follow()
+                    if (volume := self._device.profile.volume) is not None:
+                        # without one it keeps what its buttons set
+                        self._controls.set_volume(volume)
                     await self._closed.wait()
                     for task in work:
                         task.cancel()
@@ -230,12 +290,6 @@ class EspHomeConnection:
         with suppress(APIConnectionError):  # it is gone already
             self._end_subscription()
 
-    def _set_volume(self) -> None:
-        """Sets the volume of the device's profile; without one it keeps what its buttons set."""
-        volume, player_key = self._device.profile.volume, self._abilities.player_key
-        if volume is not None and player_key is not None:
-            self._client.media_player_command(player_key, volume=volume / 100)
-
     async def _check_subscription(self) -> None:
         """Finds out whether the device took the subscription, which it does not say, and sets the
         wake word of its profile."""
@@ -244,6 +298,7 @@ class EspHomeConnection:
             try:
                 found = await self._client.get_voice_assistant_configuration(ASK_LIMIT_S)
                 if found.available_wake_words:
+                    self._controls.note_wake_words(found)
                     await self._choose_wake_word(found)
                     return
             except APIConnectionError:  # it does not know the request, or is gone
@@ -276,7 +331,7 @@ class EspHomeConnection:
                 names,
             )
         elif chosen not in found.active_wake_words:
-            await self._client.set_voice_assistant_configuration([chosen])
+            await self._controls.choose_wake_words([chosen])
 
     async def _show_timers(self) -> None:
         """Shows the timers that were set on the device. A device that was away may have restarted,
@@ -357,11 +412,8 @@ class EspHomeConnection:
             self._client.send_voice_assistant_audio(pcm)
 
     def stop_playing(self) -> None:
-        if self._abilities.player_key is not None:
-            with suppress(APIConnectionError):
-                self._client.media_player_command(
-                    self._abilities.player_key, command=MediaPlayerCommand.STOP, announcement=True
-                )
+        with suppress(APIConnectionError):
+            self._controls.stop_playing()
 
     # Runs.
 
@@ -412,6 +464,8 @@ class EspHomeConnection:
             place=DeviceLocation(device.area, device.id),
             door="esphome",
         ) as session:
+            if question := self._question.take(services.clock.now()):
+                session.add_item(MessageItem(new_id("item"), "assistant", (TextPart(question),)))
             try:
                 end = await run.run(session)
             except BaseException:
@@ -444,11 +498,14 @@ class EspHomeConnection:
 
     async def _announce(self, notice: DeviceNotification, started: "asyncio.Future[bool]") -> None:
         """Plays an announcement. started: gets True as soon as the device is told to play it."""
+        kind, sounds = self._format.kind, self._services.sounds
+        self._announced = sound = sounds.open(kind)
+        bell = sounds.open(kind)
+        starts = notice.starts_conversation and self._abilities.can_be_started
         try:
-            with self._kept_sounds() as keep:
-                sound, bell = keep(), keep()
+            try:
                 async with asyncio.TaskGroup() as tasks:
-                    reading = tasks.create_task(self._read(notice.text, sound))
+                    reading = tasks.create_task(self._read(notice, sound))
                     # Firmware waits 2 s for the first sound, so there must be some.
                     if not await sound.has_started():
                         return
@@ -456,34 +513,41 @@ class EspHomeConnection:
                     bell.complete()
                     if not started.done():
                         started.set_result(True)
+                    if starts:
+                        self._question = _OpenQuestion(notice.text)
                     await self._client.send_voice_assistant_announcement_await_response(
                         self._url_of(sound),
                         ANNOUNCE_LIMIT_S,
                         notice.text[:MAX_TEXT_CHARS],
                         self._url_of(bell),
-                        notice.starts_conversation and self._abilities.can_be_started,
+                        starts,
                     )
                     reading.cancel()  # it may have been stopped on the device
+            finally:
+                sounds.drop(sound)
+                sounds.drop(bell)
+                self._question.until = self._services.clock.now() + QUESTION_S
         except* (EarshotError, APIConnectionError) as errors:
             failure = expected_failure(first_error(errors))
             code = "announcement_failed" if failure is None else failure.code
             self._services.presence.note_error(self._device.id, code)
         finally:
-            self._is_announcing = False
+            self._is_announcing, self._announced = False, None
             if not started.done():
                 started.set_result(False)
             self._services.presence.note_change()
 
-    async def _read(self, text: str, sound: Sound) -> None:
-        """Speaks a text into a sound. Raises EarshotError."""
+    async def _read(self, notice: DeviceNotification, sound: Sound) -> None:
+        """Speaks an announcement into a sound. Raises EarshotError."""
         settings = self._settings()
+        voice = notice.voice or settings.voice
         options = SpeechFileOptions(
-            settings.language or self._services.language,
-            None if settings.voice == DEFAULT else settings.voice,
+            notice.language or settings.language or self._services.language,
+            None if voice == DEFAULT else voice,
             settings.speed,
         )
         file = self._services.speech_files.file(
-            RequestedText.of(text), options, self._format.kind, self._format.rate_hz
+            RequestedText.of(notice.text), options, self._format.kind, self._format.rate_hz
         )
         try:
             async with aclosing(file.chunks()) as chunks:
@@ -491,21 +555,6 @@ class EspHomeConnection:
                     sound.write(chunk)
         finally:
             sound.complete()
-
-    @contextmanager
-    def _kept_sounds(self) -> Iterator[Callable[[], Sound]]:
-        """Yields a function that opens sounds; they are dropped when the context is left."""
-        kept: list[Sound] = []
-
-        def keep() -> Sound:
-            kept.append(self._services.sounds.open(self._format.kind))
-            return kept[-1]
-
-        try:
-            yield keep
-        finally:
-            for sound in kept:
-                self._services.sounds.drop(sound)
 
     def _url_of(self, sound: Sound) -> str:
         return f"{self._base_url}{PATH}/{sound.name}"

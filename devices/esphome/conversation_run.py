@@ -173,8 +173,14 @@ class ConversationRun:
             self._commit()
 
     def abort(self) -> None:
-        """The user stopped the run on the device."""
-        self._send(self._voice_run.fail("aborted", "Stopped on the device"))
+        """The user stopped the run, on the device or from here."""
+        if self._voice_run.is_over:
+            if self._writer is not None:  # the answer is complete, and being played
+                self._sound.close()
+                self._link.stop_playing()
+                self._was_played.set()
+            return
+        self._send(self._voice_run.cancel())
         self._finish("aborted")
 
     def replace(self) -> None:
@@ -214,7 +220,7 @@ class ConversationRun:
             end = await self._end
             for task in self._work:
                 task.cancel()
-        if end in ("aborted", "replaced"):
+        if end != "answered":
             self._interrupt(session)
         return end
 

@@ -6,14 +6,14 @@ voice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from aioesphomeapi.client import APIClient
 from aioesphomeapi.core import APIConnectionError
-from aioesphomeapi.model import DeviceInfo
+from aioesphomeapi.model import DeviceInfo, EntityInfo
 
 from core.errors import StorageError
 from core.ports import WorkGuard
@@ -162,7 +162,7 @@ class EspHomeDoor:
             return
         self._failures.pop(address, None)
         logger.info("= esphome device %s (%s) is connected", device.id, device.name)
-        await self._serve(client, device, abilities, sounds_port, is_gone)
+        await self._serve(client, device, abilities, entities, sounds_port, is_gone)
         logger.info("= esphome device %s is gone", device.id)
 
     def _present(self, address: EspHomeAddress) -> EspHomeAddress:
@@ -197,6 +197,7 @@ class EspHomeDoor:
         client: APIClient,
         device: Device,
         abilities: SatelliteAbilities,
+        entities: Sequence[EntityInfo],
         sounds_port: int,
         is_gone: asyncio.Event,
     ) -> None:
@@ -208,6 +209,7 @@ class EspHomeDoor:
             device,
             abilities,
             self._services,
+            entities,
             settings,
             sounds_port,
             may_ask=device.id not in self._unasked,

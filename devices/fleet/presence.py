@@ -6,7 +6,7 @@ It is in memory only; the directory also knows devices that are away.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 DeviceActivity = Literal["idle", "listening", "thinking", "speaking"]
@@ -39,6 +39,10 @@ class DeviceNotification:
     "Played in place of the spoken text, by devices that fetch sound themselves."
     starts_conversation: bool = False
     "True: the device listens afterwards, if its kind can be told to."
+    voice: str = ""
+    "Voice that speaks the text; empty: that of the device."
+    language: str = ""
+    "Language of the text in ISO 639-1; empty: that of the device."
 
 
 class ConnectedDevice(Protocol):
@@ -92,6 +96,16 @@ class AskableDevice(Protocol):
 
 
 @runtime_checkable
+class StartableDevice(Protocol):
+    """A connected device that can listen after an announcement, without a wake word."""
+
+    @property
+    def can_be_started(self) -> bool:
+        """True if it takes `DeviceNotification.starts_conversation`."""
+        ...
+
+
+@runtime_checkable
 class StoppableDevice(Protocol):
     """A connected device whose answer can be stopped from here."""
 
@@ -106,6 +120,85 @@ class AdjustableDevice(Protocol):
 
     async def set_volume(self, volume: int) -> None:
         """Sets the volume, 0 to 100. Does nothing if this device has no such function."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWakeWord:
+    """A wake word that a device knows."""
+
+    id: str
+    words: str
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSwitch:
+    """A switch of a device, such as the sound after its wake word."""
+
+    id: str
+    name: str
+    "As the device names it."
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSelect:
+    """A choice on a device, such as the sensitivity for its wake word."""
+
+    id: str
+    name: str
+    "As the device names it."
+    options: tuple[str, ...]
+    choice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceControls:
+    """Present settings of a connected device. None, or an empty tuple: it has no such setting, or
+    has not said it yet."""
+
+    volume: int | None = None
+    "Volume of its loudspeaker, 0 to 100."
+    is_muted: bool | None = None
+    "True: its loudspeaker is silent."
+    is_microphone_off: bool | None = None
+    wake_words: tuple[DeviceWakeWord, ...] = ()
+    max_wake_words: int = 0
+    "Most wake words that can be active at once."
+    switches: tuple[DeviceSwitch, ...] = ()
+    selects: tuple[DeviceSelect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlChanges:
+    """Settings to change on a device; None, or an empty mapping: as it is."""
+
+    volume: int | None = None
+    "0 to 100."
+    is_muted: bool | None = None
+    is_microphone_off: bool | None = None
+    wake_words: tuple[str, ...] | None = None
+    "Ids of the wake words that become the active ones."
+    switches: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    "By id."
+    selects: Mapping[str, str] = field(default_factory=dict[str, str])
+    "By id."
+
+
+@runtime_checkable
+class ControllableDevice(Protocol):
+    """A connected device that shows its settings and lets them be changed."""
+
+    @property
+    def controls(self) -> DeviceControls:
+        """Its present settings."""
+        ...
+
+    async def control(self, changes: ControlChanges) -> None:
+        """Changes settings: all, or none of them. Raises RequestError invalid_value for a value
+        that is not allowed; Conflict not_supported for a setting that it does not have, and
+        device_away if it is gone."""
         ...
 
 

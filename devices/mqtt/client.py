@@ -24,16 +24,24 @@ from core.ports import Clock, Metrics
 from core.tasks import Backoff
 from devices.api.door import KINDS_WITHOUT_SPEECH
 from devices.fleet.directory import Device
-from devices.fleet.presence import AdjustableDevice, DeviceNotification, Presence, StoppableDevice
+from devices.fleet.presence import (
+    AdjustableDevice,
+    DeviceNotification,
+    Presence,
+    StartableDevice,
+    StoppableDevice,
+)
 from devices.mqtt.commands import (
     MAX_COMMANDS_PER_MINUTE,
     MAX_RUNNING,
     Announce,
     Command,
     SetVolume,
+    StartConversation,
     Stop,
     decode_command,
 )
+from devices.mqtt.discovery import ABILITIES, Abilities
 from devices.mqtt.last_turns import LastTurns
 from devices.mqtt.message_queue import OutgoingMessage, OutgoingMessages
 from devices.mqtt.settings import MqttSettings
@@ -129,6 +137,8 @@ class MqttSources:
     last_turns: LastTurns
     version: str
     "Version of this server."
+    check_notice: Callable[[DeviceNotification], None]
+    "Raises RequestError for a voice or a language that the server does not have."
 
 
 class MqttClient:
@@ -383,6 +393,8 @@ class MqttClient:
                 await self._announce(self._device(device_id), notice)
             case Announce(area=area, notice=notice):
                 await self._announce_in(area, notice)
+            case StartConversation(device_id=device_id, notice=notice):
+                await self._start_conversation(self._device(device_id), notice)
             case Stop(device_id=device_id):
                 device = self._device(device_id)
                 live = self._sources.presence.find(device.id)
@@ -408,10 +420,24 @@ class MqttClient:
     async def _announce(self, device: Device, notice: DeviceNotification) -> None:
         if device.kind in KINDS_WITHOUT_SPEECH:
             raise Conflict(f"{device.name} cannot speak announcements", code="not_supported")
+        self._sources.check_notice(notice)
         await self._sources.announcements.to_device(device, notice)
+
+    async def _start_conversation(self, device: Device, notice: DeviceNotification) -> None:
+        """Raises Conflict if the device cannot be told to listen. One that is away may turn out to
+        be unable later: then it only speaks."""
+        live: object = self._sources.presence.find(device.id)
+        is_able = isinstance(live, StartableDevice) and live.can_be_started
+        if not ABILITIES.get(device.kind, Abilities()).is_startable or not (
+            live is None or is_able
+        ):
+            message = f"{device.name} cannot be told to listen; say its wake word"
+            raise Conflict(message, code="not_supported")
+        await self._announce(device, notice)
 
     async def _announce_in(self, area: str, notice: DeviceNotification) -> None:
         """Announces in an area, or on all connected devices if `area` is empty."""
+        self._sources.check_notice(notice)
         speaking = [device for device in self._known() if device.kind not in KINDS_WITHOUT_SPEECH]
         if area:
             if not any(is_in(device, area) for device in speaking):

@@ -1,15 +1,14 @@
 """Commands that come by topic. Decoding does no I/O and knows no device."""
 
 import re
-from dataclasses import dataclass
-from typing import Annotated, TypeVar, assert_never
+from dataclasses import dataclass, replace
+from typing import TypeVar, assert_never
 
 import msgspec
-from msgspec import Meta, Struct
 
 from core.errors import PayloadTooLarge, RequestError
 from core.http.json_body import decode_json_body
-from devices.api.views import MAX_NOTICE_CHARS, MAX_URL_CHARS
+from devices.api.views import SpokenNotice, SpokenText
 from devices.fleet.presence import DeviceNotification
 from devices.mqtt.topics import CommandTopic
 
@@ -28,15 +27,7 @@ _VOLUME = re.compile(rb"\s*(\d{1,3})(?:\.0+)?\s*")
 "A volume as text. Home Assistant sends numbers with a decimal point where its step is a fraction."
 
 
-class AnnouncePayload(Struct, frozen=True, forbid_unknown_fields=True):
-    """An announcement as JSON."""
-
-    text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
-    audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
-    "Played in place of the spoken text, by devices that fetch sound themselves."
-
-
-class AreaAnnouncePayload(AnnouncePayload, frozen=True, forbid_unknown_fields=True):
+class AreaAnnouncePayload(SpokenNotice, frozen=True, forbid_unknown_fields=True):
     """An announcement for a room, or for all devices, as JSON."""
 
     area: str = ""
@@ -50,6 +41,14 @@ class Announce:
     notice: DeviceNotification
     device_id: str = ""
     area: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartConversation:
+    """Speaks a text on a device, which then listens for the answer to it."""
+
+    notice: DeviceNotification
+    device_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,9 @@ class SetVolume:
     "0 to 100."
 
 
-Command = Announce | Stop | SetVolume
+Command = Announce | StartConversation | Stop | SetVolume
 
-PayloadT = TypeVar("PayloadT", bound=AnnouncePayload)
+PayloadT = TypeVar("PayloadT", bound=SpokenText)
 
 
 def decode_command(topic: CommandTopic, payload: bytes) -> Command:
@@ -81,10 +80,14 @@ def decode_command(topic: CommandTopic, payload: bytes) -> Command:
     match topic.name:
         case "announce":
             if topic.device_id:
-                wanted = _announcement(payload, AnnouncePayload)
-                return Announce(_notice(wanted), topic.device_id)
+                wanted = _announcement(payload, SpokenNotice)
+                return Announce(_notice(wanted, wanted.audio_url), topic.device_id)
             for_area = _announcement(payload, AreaAnnouncePayload)
-            return Announce(_notice(for_area), area=for_area.area.strip())
+            notice = _notice(for_area, for_area.audio_url)
+            return Announce(notice, area=for_area.area.strip())
+        case "start_conversation":
+            notice = _notice(_announcement(payload, SpokenText))
+            return StartConversation(replace(notice, starts_conversation=True), topic.device_id)
         case "stop":
             return Stop(topic.device_id)
         case "volume":
@@ -105,8 +108,10 @@ def _announcement(payload: bytes, wanted: type[PayloadT]) -> PayloadT:
     return decode_json_body(msgspec.json.encode({"text": text}), wanted)
 
 
-def _notice(payload: AnnouncePayload) -> DeviceNotification:
-    return DeviceNotification(text=payload.text, audio_url=payload.audio_url)
+def _notice(payload: SpokenText, audio_url: str = "") -> DeviceNotification:
+    return DeviceNotification(
+        text=payload.text, audio_url=audio_url, voice=payload.voice, language=payload.language
+    )
 
 
 def _volume(payload: bytes) -> int:

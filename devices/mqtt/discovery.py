@@ -31,10 +31,13 @@ class Abilities:
 
     stops: bool = False
     has_volume: bool = False
+    is_startable: bool = False
+    "Some devices of the kind can listen after an announcement."
 
 
 ABILITIES: Mapping[DeviceKind, Abilities] = {
-    "xiaozhi": Abilities(stops=True, has_volume=True),
+    "esphome": Abilities(stops=True, has_volume=True, is_startable=True),
+    "xiaozhi": Abilities(stops=True, has_volume=True, is_startable=True),
     "willow": Abilities(has_volume=True),
 }
 "By kind of device; a kind that is missing can be told nothing."
@@ -78,6 +81,9 @@ def device_config(device: Device, topics: Topics, version: str, *, has_words: bo
         entities["waiting"] = _sensor(
             "Waiting announcements", state, "waiting", entity_category="diagnostic"
         )
+    if able.is_startable:
+        topic = topics.command(device.id, "start_conversation")
+        entities["start_conversation"] = _notify("Start conversation", topic)
     if able.stops:
         entities["stop"] = {
             "platform": "button",

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-CommandName = Literal["announce", "stop", "volume"]
+CommandName = Literal["announce", "start_conversation", "stop", "volume"]
 "Last part of a command's topic."
 
 COMMAND_NAMES: tuple[CommandName, ...] = get_args(CommandName)

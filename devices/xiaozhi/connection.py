@@ -142,7 +142,14 @@ class XiaozhiConnection:
 
     async def notify(self, notice: DeviceNotification) -> bool:
         """Announces the text: a board cannot fetch sound. See `ConnectedDevice`."""
-        return self._is_here and bool(notice.text) and self._session.say(notice.text)
+        if not (self._is_here and notice.text):
+            return False
+        return self._session.say(notice.text, voice=notice.voice, language=notice.language)
+
+    @property
+    def can_be_started(self) -> bool:
+        """See `StartableDevice`. A board in auto mode listens after each sentence."""
+        return self._is_here
 
     async def ask(self, question: str) -> str | None:
         """See `AskableDevice`. A board in auto mode listens after each sentence of the server."""

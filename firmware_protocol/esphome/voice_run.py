@@ -166,6 +166,14 @@ class VoiceRun:
             RunEvent(PipelineEvent.RUN_END),
         ]
 
+    def cancel(self) -> list[RunEvent]:
+        """Ends the run because the user stopped it. That is no error, which devices show in red."""
+        has_raw_sound = self.phase == "speaking" and self._has_raw_speaker
+        if not self._advance("over"):
+            return []
+        events = [RunEvent(PipelineEvent.TTS_STREAM_END)] if has_raw_sound else []
+        return [*events, RunEvent(PipelineEvent.RUN_END)]
+
     def abandon(self) -> None:
         """Ends the run without events: the device has begun another one, or is gone. A RUN_END
         would end its new run."""

@@ -178,14 +178,16 @@ class ResponseCoordinator:
 
         return continue_response
 
-    def say(self, text: str) -> bool:
-        """Queues an announcement after what is being spoken now.
+    def say(self, text: str, voice: str = "", language: str = "") -> bool:
+        """Queues an announcement after what is being spoken now. voice, language (ISO 639-1): those
+        of the session if they are empty.
 
         Returns False if this session never answers, or too many announcements wait already.
         """
         if not self._may_announce:
             return False
-        self.queue.enqueue(self._written_turn(), ResponseRequest(), text=text)
+        request = ResponseRequest(voice=voice or None, text_language=language or None)
+        self.queue.enqueue(self._written_turn(), request, text=text)
         return True
 
     async def ask(self, question: str) -> str | None:

@@ -182,10 +182,11 @@ class ResponsePlanner:
     ) -> ResponsePlan:
         """Returns the plan of a response that begins now.
 
-        Later announcements use its language, too.
+        Later announcements use its language, too, unless the request names one for its own text.
         """
-        plan = self.plan(turn, request)
-        self._conversation.language = plan.language
+        plan = self.plan(turn, request, request.text_language)
+        if request.text_language is None:
+            self._conversation.language = plan.language
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
     def prompt(

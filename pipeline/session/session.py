@@ -397,9 +397,12 @@ class Session:
         clause = answer.spoken.clause_at(writer.heard_ms) if writer and answer else None
         return (writer.response_id, *clause) if writer and clause else None
 
-    def say(self, text: str) -> bool:
-        """Announces `text` after what is being spoken. Returns False if it would not be played."""
-        return not self._closing.is_set() and self._responses.say(text)
+    def say(self, text: str, *, voice: str = "", language: str = "") -> bool:
+        """Announces `text` after what is being spoken. Returns False if it would not be played.
+
+        voice, language (ISO 639-1): those of the session if they are empty.
+        """
+        return not self._closing.is_set() and self._responses.say(text, voice, language)
 
     async def ask(self, question: str) -> str | None:
         """Speaks a question like an announcement, and returns the words that the user says after

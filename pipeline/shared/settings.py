@@ -255,6 +255,8 @@ class ResponseRequest:
     modality: Modality | None = None
     instructions: str | None = None
     voice: str | None = None
+    text_language: str | None = None
+    "Language of an announcement, in ISO 639-1; None: that of the conversation."
     client_tools: tuple[ToolSpec, ...] | None = None
     mcp_servers: tuple[ClientMcpServer, ...] | None = None
     approved: "tuple[ApprovalDecision, ...]" = ()

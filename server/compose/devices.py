@@ -1,6 +1,6 @@
 """Opens the device registry, presence and announcements of one server process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from core.errors import StorageError
 from core.ports import Clock
 from devices.api.event_log import DeviceEventLog
-from devices.fleet.presence import Presence
+from devices.fleet.presence import DeviceNotification, Presence
 from devices.mqtt.last_turns import LastTurns
 from devices.notices.announcement_tools import AnnouncementTools
 from devices.notices.announcements import Announcements
@@ -26,6 +26,8 @@ from devices.registry.voice_ratings import VoiceRatings
 from devices.wake_claims import WakeClaims
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
+from pipeline.services import EngineSet
+from pipeline.speech.voices import choose_voice
 from server.compose.mqtt import last_turns_of
 from server.config import Config
 
@@ -116,6 +118,18 @@ async def device_services(
             wake_claims=WakeClaims(),
             tools=DeviceToolProvider(),
         )
+
+
+def notice_check(engines: EngineSet) -> Callable[[DeviceNotification], None]:
+    """Returns a check of announcements: it raises RequestError voice_not_found or
+    unsupported_language for one that the server's voices cannot speak."""
+
+    def check(notice: DeviceNotification) -> None:
+        if notice.voice or notice.language:
+            language = notice.language or engines.default_language
+            choose_voice(engines.tts, language, notice.voice or None)
+
+    return check
 
 
 def database_url(config: Config) -> str:

@@ -44,7 +44,7 @@ from pipeline.speech.own_voices import OwnVoices
 from pipeline.tools.home import Home
 from pipeline.tools.skills import HomeControls
 from pipeline.transcription.recording import Transcriber
-from server.compose.devices import DeviceServices
+from server.compose.devices import DeviceServices, notice_check
 from server.compose.engines import Engines
 from server.compose.esphome import EspHomeDoors, open_esphome_doors
 from server.compose.model_cards import ModelCards
@@ -342,6 +342,7 @@ def _mqtt_tasks(backend: Backend) -> Mapping[str, Callable[[], Coroutine[Any, An
         people=devices.speakers,
         last_turns=devices.last_turns,
         version=product_version(),
+        check_notice=notice_check(services.engines),
     )
     client = open_mqtt(backend.config.mqtt, sources, services.clock, services.metrics)
     return {"mqtt": partial(_run_in_boundary, client, "mqtt", ErrorBoundary(services.metrics))}
@@ -483,6 +484,7 @@ def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder
         devices.event_log,
         devices.announcements,
         _profile_check(backend),
+        notice_check(backend.session_services.engines),
         firmware,
     )
 

@@ -32,7 +32,9 @@ MODEL_LIBRARIES = (
 
 OF_AN_EXTRA = (
     "devices.esphome.adoption.adoption",
-    *(f"devices.esphome.{name}" for name in ("connection", "door", "errors", "link")),
+    *(f"devices.esphome.{name}" for name in ("connection", "controls", "door", "errors", "link")),
+    "bench.client.satellite",
+    "bench.voice.satellite",
 )
 "Modules that are imported only where the extra of their library is installed and used."
 

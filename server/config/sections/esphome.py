@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
 from devices.esphome.settings import API_PORT, EspHomeAddress, EspHomeSettings
-from pipeline.shared.settings import InitialSettings, SessionSettings
+from pipeline.shared.settings import InitialSettings, SessionSettings, TurnDetection
 from server.config.types import Section
 
 DEFAULT_SOUNDS_PORT = 10380
@@ -41,6 +41,16 @@ class EspHomeConfig(Section, frozen=True):
             ),
         ),
     ] = field(default_factory=dict)
+    detection: Annotated[
+        Literal["server_vad", "semantic_vad"],
+        Meta(
+            description=(
+                "Method of detecting the end of a turn; satellites leave it to the server."
+                " semantic_vad answers sooner after whole sentences, server_vad always waits for"
+                " turn.silence_ms."
+            )
+        ),
+    ] = "semantic_vad"
     discovery: Annotated[
         bool,
         Meta(
@@ -85,8 +95,13 @@ class EspHomeConfig(Section, frozen=True):
         """Returns the settings in the door's form. `initial_settings`: those of a new session."""
 
         def satellite_settings() -> SessionSettings:
-            # The satellite has detected its own wake word already.
-            return replace(initial_settings(), wake_word="")
+            settings = initial_settings()
+            turn = settings.turn_detection or TurnDetection()
+            return replace(
+                settings,
+                wake_word="",  # the satellite has detected its own already
+                turn_detection=replace(turn, kind=self.detection),
+            )
 
         return EspHomeSettings(
             devices=tuple(

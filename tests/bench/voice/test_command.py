@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -125,3 +126,13 @@ def test_stub_delays_are_three_times_in_range(
     with pytest.raises(SystemExit):
         bench("--stubs", text)
     assert "--stubs: must be" in capsys.readouterr().err
+
+
+def test_a_satellite_needs_its_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "aioesphomeapi", None)
+    monkeypatch.delitem(sys.modules, "bench.client.satellite", raising=False)
+    monkeypatch.delitem(sys.modules, "bench.voice.satellite", raising=False)
+    assert bench("--beside", "esphome") == 2
+    assert "`earshot extras add esphome`" in capsys.readouterr().err

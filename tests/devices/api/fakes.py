@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from core.errors import EarshotError
+from core.errors import EarshotError, RequestError
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from devices.fleet.directory import Device, DeviceDirectory
 from devices.fleet.presence import DeviceActivity, DeviceNotification
@@ -22,6 +22,8 @@ class FakeLive:
     activity: DeviceActivity = "idle"
     timing: Mapping[str, float] | None = None
     heard: list[str] = field(default_factory=list)
+    notices: list[DeviceNotification] = field(default_factory=list)
+    "What it played, whole."
     told: list[str] = field(default_factory=list)
     is_stuck: bool = False
 
@@ -32,6 +34,7 @@ class FakeLive:
             raise self.hears
         if self.hears:
             self.heard.append(notice.text)
+            self.notices.append(notice)
         return self.hears
 
     async def restart(self) -> bool:
@@ -77,6 +80,14 @@ class FakeRooms:
 
     def as_directory(self) -> DeviceDirectory:
         return cast("DeviceDirectory", self)
+
+
+def german_notices(notice: DeviceNotification) -> None:
+    """A check of announcements: the server speaks German only, with one voice."""
+    if notice.language not in ("", "de"):
+        raise RequestError("there is: de", code="unsupported_language", param="language")
+    if notice.voice not in ("", "anna"):
+        raise RequestError("there is: anna", code="voice_not_found", param="voice")
 
 
 def device(device_id: str = "dev_1") -> Device:

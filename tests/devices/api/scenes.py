@@ -21,7 +21,7 @@ from devices.notices.announcements import Announcements
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate
-from tests.devices.api.fakes import FakeTalks
+from tests.devices.api.fakes import FakeTalks, german_notices
 from tests.devices.registry.harness import Moment, contact
 from tests.server.http.harness import error_of, serving
 
@@ -70,6 +70,8 @@ async def scene(
         journal = DeviceEventLog(clock)
         presence = Presence(journal)
         said = Announcements(FakeTalks(), registry, presence, clock)
-        door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)
+        door = DevicesDoor(
+            registry, presence, journal, said, only_german, german_notices, images, heartbeat_s
+        )
         async with serving(routes(door), gate=gate) as client:
             yield Scene(client, registry, presence, said, clock, door)

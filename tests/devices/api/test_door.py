@@ -63,6 +63,7 @@ def test_a_device_is_described_as_json(tmp_path: Path) -> None:
                 "doing": None,
                 "timing": None,
                 "waiting": 0,
+                "controls": None,
             }
             assert await here.ask("GET", "devices") == (200, {"devices": [expected]})
             approved = expected | {"standing": "approved", "pairing_code": ""}

@@ -52,7 +52,9 @@ def door_of(kept: Kept, presence: Presence) -> DevicesDoor:
     clock = LoopClock()
     said = Announcements(FakeTalks(), FakeRooms().as_directory(), presence, clock)
     registry = cast("DeviceRegistry", kept)
-    return DevicesDoor(registry, presence, DeviceEventLog(clock), said, lambda profile: None)
+    return DevicesDoor(
+        registry, presence, DeviceEventLog(clock), said, lambda profile: None, lambda notice: None
+    )
 
 
 def test_a_failed_check_is_repeated_without_a_change() -> None:

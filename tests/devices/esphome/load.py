@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.client.satellite import CHUNK_SAMPLES, Satellite, api
 from bench.measurements.resources import use_of
 from bench.peers.systems import free_port
 from bench.server.own_server import own_server
@@ -25,7 +26,6 @@ from bench.tools.utterance_audio import make_utterance
 from bench.voice.stub_server import StubDelays
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import EarshotError
-from tests.devices.esphome.simulated_satellite import CHUNK_SAMPLES, Satellite, api
 
 CONNECT_LIMIT_S = 120.0
 "Longest wait for all satellites. The server tries again after 1 s, later up to a minute."

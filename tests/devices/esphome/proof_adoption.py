@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from bench.client.satellite import Satellite
 from core.errors import Conflict
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against
-from tests.devices.esphome.simulated_satellite import Satellite
 
 pytestmark = pytest.mark.live
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench.client.satellite import RAW, Satellite
 from devices.fleet.presence import DeviceNotification
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against, decoded
-from tests.devices.esphome.simulated_satellite import RAW, Satellite
 
 pytestmark = pytest.mark.live
 

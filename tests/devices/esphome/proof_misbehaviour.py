@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
+from bench.client.satellite import Satellite, api
 from pipeline.shared.settings import SessionSettings
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against
-from tests.devices.esphome.simulated_satellite import Satellite, api
 from tests.pipeline.fakes import EchoLlm
 
 pytestmark = pytest.mark.live

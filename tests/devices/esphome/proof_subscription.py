@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from bench.client.satellite import RAW, Satellite, api
 from devices.fleet.directory import DeviceProfile
 from tests.devices.esphome.servers import ONE, WHOLE_TURN, Scene, against
-from tests.devices.esphome.simulated_satellite import RAW, Satellite, api
 
 pytestmark = pytest.mark.live
 

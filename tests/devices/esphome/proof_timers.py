@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench.client.satellite import RAW, Satellite
 from pipeline.tools.skills import Timers
 from tests.devices.esphome.servers import Scene, against
-from tests.devices.esphome.simulated_satellite import RAW, Satellite
 from tests.pipeline.fakes import LoopClock
 
 pytestmark = pytest.mark.live

@@ -5,8 +5,8 @@ import asyncio
 import numpy as np
 import pytest
 
+from bench.client.satellite import RAW, Satellite
 from tests.devices.esphome.servers import ONE, TWO, WHOLE_TURN, Scene, against, decoded
-from tests.devices.esphome.simulated_satellite import RAW, Satellite
 from tests.pipeline.fakes import EchoLlm, ToneTts
 
 pytestmark = pytest.mark.live

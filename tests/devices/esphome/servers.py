@@ -9,6 +9,7 @@ from typing import Any
 import av
 import numpy as np
 
+from bench.client.satellite import Satellite
 from core.audio import Pcm
 from devices.esphome.adoption.adoption import Adoption
 from devices.esphome.adoption.discovery import SERVICE, FoundSatellite, FoundSatellites
@@ -27,7 +28,6 @@ from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
 from pipeline.tools.home import Home, default_home
 from pipeline.tools.toolbox import Toolbox
-from tests.devices.esphome.simulated_satellite import Satellite
 from tests.loop import LoopbackClockLoop, run_virtual
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http.harness import serving

@@ -20,7 +20,7 @@ from devices.notices.announcements import Announcements
 from devices.registry.registry import DeviceRegistry
 from devices.registry.speakers import EnrolledSpeakers
 from pipeline.session.sessions import Sessions
-from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
+from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device, german_notices
 from tests.pipeline.fakes import Counts, LoopClock
 
 KITCHEN = DeviceLocation(area="Kitchen", device_id="dev_1")
@@ -161,6 +161,13 @@ class StoppableLive(FakeLive):
         self.told.append(f"volume {volume}")
 
 
+@dataclass
+class StartableLive(FakeLive):
+    """A connected device that may be able to listen after an announcement."""
+
+    can_be_started: bool = True
+
+
 class Scene:
     """A client of a broker, and one approved board in the kitchen."""
 
@@ -188,6 +195,7 @@ class Scene:
             people=cast("EnrolledSpeakers", self.people),
             last_turns=self.last_turns,
             version="1.0",
+            check_notice=german_notices,
         )
         self.client = MqttClient(
             settings, sources, connect or self.broker.connect, clock, self.metrics

@@ -12,7 +12,13 @@ from core.errors import StorageError
 from devices.mqtt.client import REFRESH_S, BrokerRefused
 from devices.mqtt.commands import MAX_COMMANDS_PER_MINUTE, MAX_PAYLOAD_BYTES
 from tests.devices.api.fakes import FakeLive, device
-from tests.devices.mqtt.fake_broker import KITCHEN, SETTINGS, Scene, StoppableLive
+from tests.devices.mqtt.fake_broker import (
+    KITCHEN,
+    SETTINGS,
+    Scene,
+    StartableLive,
+    StoppableLive,
+)
 from tests.loop import run_virtual
 
 CONFIG = "homeassistant/device/earshot_home_dev_1/config"
@@ -169,6 +175,9 @@ def test_stop_and_volume_reach_the_device() -> None:
         (f"{COMMAND}/stop", b"", "device_away"),
         ("earshot/home/device/dev_9/stop", b"", "device_not_found"),
         ("earshot/home/announce", b"hello", "device_away"),
+        ("earshot/home/announce", b'{"text": "a", "voice": "bob"}', "voice_not_found"),
+        (f"{COMMAND}/announce", b'{"text": "a", "language": "fr"}', "unsupported_language"),
+        (f"{COMMAND}/start_conversation", b'{"text": "a", "voice": "b"}', "voice_not_found"),
         ("earshot/home/announce", b'{"text": "a", "area": "attic"}', "area_not_found"),
     ],
 )
@@ -190,6 +199,47 @@ def test_a_bad_command_gets_an_error_and_the_next_one_works(
     (line,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert topic in line
     assert code in line
+
+
+def test_a_conversation_is_started_by_topic() -> None:
+    async def main() -> None:
+        scene, live = Scene(), StartableLive()
+        async with scene.running() as broker:
+            with scene.presence.connected("dev_1", live):
+                asked = b'{"text": "Und jetzt?", "voice": "anna", "language": "de"}'
+                broker.send(f"{COMMAND}/start_conversation", asked)
+                await asyncio.sleep(1)
+                (notice,) = live.notices
+                assert notice.starts_conversation
+                assert (notice.voice, notice.language) == ("anna", "de")
+                assert broker.errors() == []
+                live.can_be_started = False
+                broker.send(f"{COMMAND}/start_conversation", b"And now?")
+                await asyncio.sleep(1)
+                assert broker.errors() == ["not_supported"]
+            assert live.heard == ["Und jetzt?"]
+            with scene.presence.connected("dev_1", FakeLive()):
+                broker.send(f"{COMMAND}/start_conversation", b"And now?")
+                await asyncio.sleep(1)
+            assert broker.errors() == ["not_supported", "not_supported"]
+            broker.send(f"{COMMAND}/start_conversation", b"later")
+            await asyncio.sleep(1)
+            assert broker.state(STATE)["waiting"] == 1
+
+    run_virtual(main())
+
+
+def test_a_kind_that_cannot_listen_is_refused_also_while_it_is_away() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.registry.set(replace(device("dev_1"), kind="willow"))
+        async with scene.running() as broker:
+            broker.send(f"{COMMAND}/start_conversation", b"And now?")
+            await asyncio.sleep(1)
+            assert broker.errors() == ["not_supported"]
+            assert broker.state(STATE)["waiting"] == 0
+
+    run_virtual(main())
 
 
 def test_a_device_that_cannot_be_stopped_says_so() -> None:

@@ -1,6 +1,7 @@
 """Payloads of commands: as text, as JSON, and wrong ones."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from devices.mqtt.commands import (
     MAX_PAYLOAD_BYTES,
     Announce,
     SetVolume,
+    StartConversation,
     Stop,
     decode_command,
 )
@@ -39,6 +41,24 @@ TEXT = DeviceNotification(text="dinner")
             "è pronto".encode(),
             Announce(DeviceNotification(text="è pronto"), "dev_1"),
         ),
+        (
+            "announce",
+            "dev_1",
+            b'{"text": "dinner", "voice": "anna", "language": "de"}',
+            Announce(DeviceNotification(text="dinner", voice="anna", language="de"), "dev_1"),
+        ),
+        (
+            "start_conversation",
+            "dev_1",
+            b"dinner",
+            StartConversation(replace(TEXT, starts_conversation=True), "dev_1"),
+        ),
+        (
+            "start_conversation",
+            "dev_1",
+            b'{"text": "dinner", "language": "de"}',
+            StartConversation(replace(TEXT, language="de", starts_conversation=True), "dev_1"),
+        ),
         ("stop", "dev_1", b"PRESS", Stop("dev_1")),
         ("stop", "dev_1", b"", Stop("dev_1")),
         ("volume", "dev_1", b"60", SetVolume("dev_1", 60)),
@@ -58,8 +78,15 @@ def test_a_payload_becomes_a_command(
         ("announce", b"x" * 1001, "text: Expected `str` of length <= 1000"),
         ("announce", b"\xff\xfe", "the text must be UTF-8"),
         ("announce", b'{"text": 5}', "text: Expected `str`, got `int`"),
-        ("announce", b'{"text": "a", "tekst": "b"}', "there are text, audio_url"),
-        ("announce", b'{"text": "a", "area": "kitchen"}', "there are text, audio_url"),
+        ("announce", b'{"text": "a", "tekst": "b"}', "there are text, voice, language, audio_url"),
+        ("announce", b'{"text": "a", "area": "kitchen"}', "there are text, voice, language"),
+        ("announce", b'{"text": "a", "language": "german"}', "language:"),
+        ("start_conversation", b"", "text: Expected `str` of length >= 1"),
+        (
+            "start_conversation",
+            b'{"text": "a", "audio_url": ""}',
+            "there are text, voice, language",
+        ),
         ("announce", b'{"text": "a"', "The body is not JSON"),
         ("announce", b'{"text": "a", "audio_url": "file:///etc/passwd"}', "audio_url:"),
         ("volume", b"loud", "a volume is a whole number from 0 to 100"),

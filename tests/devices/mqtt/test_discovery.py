@@ -61,6 +61,7 @@ def test_a_device_is_shown_with_its_entities() -> None:
         "latency": "sensor",
         "announce": "notify",
         "waiting": "sensor",
+        "start_conversation": "notify",
         "stop": "button",
         "volume": "number",
     }
@@ -89,7 +90,8 @@ def test_all_unique_ids_differ() -> None:
 @pytest.mark.parametrize(
     ("kind", "entities"),
     [
-        ("xiaozhi", {"announce", "waiting", "stop", "volume"}),
+        ("xiaozhi", {"announce", "waiting", "start_conversation", "stop", "volume"}),
+        ("esphome", {"announce", "waiting", "start_conversation", "stop", "volume"}),
         ("willow", {"announce", "waiting", "volume"}),
         ("wyoming", set()),
     ],

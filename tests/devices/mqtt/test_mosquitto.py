@@ -19,7 +19,7 @@ from devices.mqtt.message_queue import OutgoingMessage
 from devices.mqtt.settings import MqttSettings
 from server.config.sections.mqtt import MqttConfig
 from tests.devices.api.fakes import device
-from tests.devices.mqtt.fake_broker import Scene, StoppableLive
+from tests.devices.mqtt.fake_broker import Scene, StartableLive, StoppableLive
 from tests.devices.mqtt.mosquitto import (
     PASSWORD,
     USER,
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.real
 
 CONFIG = "homeassistant/device/earshot_home_dev_1/config"
 STATE = "earshot/home/device/dev_1/state"
+ERRORS = "earshot/home/error"
 AVAILABILITY = "earshot/home/availability"
 WAIT_S = 30
 
@@ -104,6 +105,7 @@ def test_devices_commands_and_removal(tmp_path: Path, *, is_secured: bool) -> No
     async def main(broker: Mosquitto) -> None:
         settings = settings_of(broker)
         scene, live = real_scene(settings), StoppableLive()
+        listener = StartableLive()
         async with watching(settings) as watcher:
             async with running(scene):
                 await watcher.until(lambda: watcher.activity() == "away")
@@ -114,10 +116,17 @@ def test_devices_commands_and_removal(tmp_path: Path, *, is_secured: bool) -> No
                     await watcher.client.publish(f"{command}/announce", "dinner", qos=1)
                     await watcher.client.publish(f"{command}/volume", "30", qos=1)
                     await watcher.client.publish(f"{command}/volume", "loud", qos=1)
-                    await watcher.until(lambda: "earshot/home/error" in watcher.held)
-                    assert b"invalid_value" in watcher.held["earshot/home/error"]
+                    await watcher.until(lambda: ERRORS in watcher.held)
+                    assert b"invalid_value" in watcher.held[ERRORS]
                     assert live.heard == ["dinner"]
                     assert live.told == ["volume 30"]
+                with scene.presence.connected("dev_1", listener):
+                    question = '{"text": "Jetzt?", "voice": "anna", "language": "de"}'
+                    await watcher.client.publish(f"{command}/start_conversation", question, qos=1)
+                    await watcher.client.publish(f"{command}/stop", "", qos=1)
+                    await watcher.until(lambda: b"not_supported" in watcher.held[ERRORS])
+                    (notice,) = listener.notices
+                    assert (notice.starts_conversation, notice.voice) == (True, "anna")
                 watcher.passed.clear()
                 await watcher.client.publish("homeassistant/status", "online", qos=1)
                 await watcher.until(lambda: CONFIG in dict(watcher.passed))

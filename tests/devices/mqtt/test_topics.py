@@ -7,7 +7,7 @@ from devices.mqtt.topics import CommandTopic, Topics
 TOPICS = Topics("earshot", "home", "homeassistant")
 
 
-@pytest.mark.parametrize("name", ["announce", "stop", "volume"])
+@pytest.mark.parametrize("name", ["announce", "start_conversation", "stop", "volume"])
 def test_a_command_of_a_device_is_found_again(name: str) -> None:
     topic = f"earshot/home/device/dev_1/{name}"
     found = TOPICS.parse_command(topic)

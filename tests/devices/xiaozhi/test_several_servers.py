@@ -46,7 +46,9 @@ async def a_server(url: str) -> AsyncIterator[One]:
         async with running(Scene(directory=registry)) as server:
             presence = server.scene.presence
             waiting = Announcements(FakeTalks(), registry, presence, clock)
-            door = DevicesDoor(registry, presence, DeviceEventLog(clock), waiting, lambda _: None)
+            door = DevicesDoor(
+                registry, presence, DeviceEventLog(clock), waiting, lambda _: None, lambda _: None
+            )
             connected = registry.changed()
             work = [tasks.create_task(one()) for one in (registry.run, door.run)]
             await connected.wait()

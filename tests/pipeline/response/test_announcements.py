@@ -50,6 +50,18 @@ def test_an_announcement_waits_until_the_user_is_answered(paced_by: PlayoutPacin
     assert [done.status for done in of(ResponseDone, events)] == ["completed"] * 2
 
 
+def test_an_announcement_has_a_voice_and_language_of_its_own() -> None:
+    async def scenario(session: Session) -> None:
+        session.say(RING, language="de")
+        session.say(RING, voice="high")
+        session.say(RING)
+        await speak(session, (SILENCE, 6000))
+
+    world = World()
+    assert said(run_session(world, scenario)) == [RING] * 3
+    assert world.tts.voices_asked == ["tief", "high", "low"]
+
+
 def test_an_announcement_follows_noise_at_once() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (5000, 300))

@@ -7,12 +7,19 @@ from typing import Any
 
 from aiohttp import web as aioweb
 
+from core.errors import Conflict
 from devices.api.door import DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
 from devices.esphome.adoption.adoption_api import AdoptionServices, adoption_routes
 from devices.fleet.directory import Device
-from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.presence import (
+    ControlChanges,
+    DeviceActivity,
+    DeviceControls,
+    DeviceNotification,
+    Presence,
+)
 from devices.notices.announcements import Announcements
 from devices.registry.registry import DeviceRegistry
 from pipeline.conversation.conversation import Conversations
@@ -44,6 +51,20 @@ class Board:
 
 
 @dataclass
+class SettableBoard(Board):
+    """A connected device with settings of its own."""
+
+    controls: DeviceControls = field(default_factory=DeviceControls)
+    changes: list[ControlChanges] = field(default_factory=list)
+    refuses: str = ""
+
+    async def control(self, changes: ControlChanges) -> None:
+        if self.refuses:
+            raise Conflict(self.refuses, code="not_supported")
+        self.changes.append(changes)
+
+
+@dataclass
 class House(Stub):
     """The page's server with devices."""
 
@@ -68,6 +89,7 @@ class House(Stub):
                 DeviceEventLog(clock),
                 announcements,
                 lambda profile: None,
+                lambda notice: None,
             )
             for route in (*routes(door), *adoption_routes(self.satellites)):
                 app.router.add_route(route.method, route.path, route.handler)

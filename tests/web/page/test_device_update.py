@@ -56,6 +56,7 @@ class House(Stub):
                 journal,
                 said,
                 lambda profile: None,
+                lambda notice: None,
                 images,  # type: ignore[arg-type]
             )
             for route in (*routes(door), *xiaozhi_routes(boards)):

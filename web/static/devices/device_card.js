@@ -3,6 +3,7 @@
 import { h } from "../view/keyed.js";
 import { waterfall } from "../view/waterfall.js";
 import { formatMoment, t } from "../words/translate.js";
+import { deviceControls } from "./device_controls.js";
 import { traceOf } from "./device_trace.js";
 
 /**
@@ -22,8 +23,9 @@ const KINDS_BY_ACTION = {
  * @param {Device} device
  * @param {import("../view/keyed.js").Description | null} form the form that is open in the card
  * @param {(action: Action) => void} act called when the user clicks on an action
+ * @param {import("./device_controls.js").Change} change changes the device's own settings
  */
-export function deviceCard(device, form, act) {
+export function deviceCard(device, form, act, change) {
   const buttons = actionsOf(device).map(([action, style]) => {
     const text = t(action === "edit" ? "d_edit" : action);
     const names = { "data-action": action, "data-testid": `device-${action}` };
@@ -55,6 +57,7 @@ export function deviceCard(device, form, act) {
     newIdentityNote(device),
     waitingNote(device),
     lastTurn(device),
+    deviceControls(device, change),
     h("div", { class: "device-actions" }, ...buttons),
     h("div", { class: "device-panel" }, form),
   );

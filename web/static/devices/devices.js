@@ -16,10 +16,12 @@ import { FoundSatellites } from "./found_satellites.js";
  *   address: string, hardware_id: string, standing: "new" | "approved" | "blocked",
  *   has_new_identity: boolean, pairing_code: string | null, is_connected: boolean,
  *   doing: string | null, last_seen: string | null, waiting: number, profile: Profile,
- *   timing: Record<string, number> | null }} Device
+ *   timing: Record<string, number> | null,
+ *   controls: import("./device_controls.js").Controls | null }} Device
  *   as the server sends it. `standing`: whether a person approved it; `has_new_identity`: it must be
  *   approved again; `doing`: what an approved device does, null while it is away; `waiting`: number of
- *   announcements that it has not played yet; `timing`: of its last turn, in ms
+ *   announcements that it has not played yet; `timing`: of its last turn, in ms; `controls`: null
+ *   while it is away, or if it has none
  * @typedef {"approve" | "announce" | "edit" | "restart" | "update" | "block" | "forget"} Action
  * @typedef {{ version: string, sha256: string }} Image
  * @typedef {{ kind: "announce" | "edit" | "update" | "forget", device: Device,
@@ -89,7 +91,12 @@ export class DevicesView {
     const noteProps = { hidden: note === null, "data-bad": String(note?.isBad ?? false) };
     update(byId("devices-note"), noteProps, [note?.text]);
     const cards = devices.map((one) =>
-      deviceCard(one, this.#formOf(one), (action) => this.#perform(action, one)),
+      deviceCard(
+        one,
+        this.#formOf(one),
+        (action) => this.#perform(action, one),
+        async (changes) => (await this.#post(one, "/controls", changes)) !== null,
+      ),
     );
     const none = h("li", { class: "nothing" }, t("no_devices"));
     update(byId("device-list"), {}, cards.length ? cards : [none]);

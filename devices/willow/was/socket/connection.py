@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from core.errors import RequestError
@@ -136,7 +136,7 @@ class WillowConnection:
                 if not notice.text:
                     raise
                 self.note_error(error.code)
-                notice = DeviceNotification(text=notice.text)
+                notice = replace(notice, audio_url="")
         return self._announce(notice)
 
     async def restart(self) -> bool:
@@ -153,10 +153,11 @@ class WillowConnection:
     async def close(self) -> None:
         self.close_requested.set()
 
-    def spoken_url(self, text: str) -> str:
-        """Returns the URL at which it can fetch this text in its voice."""
+    def spoken_url(self, text: str, voice: str = "", language: str = "") -> str:
+        """Returns the URL at which it can fetch this text. voice, language: those of its profile if
+        they are empty."""
         profile = self.device.profile
-        params = {"speaker": profile.voice, "language": profile.language}
+        params = {"speaker": voice or profile.voice, "language": language or profile.language}
         query = "".join(
             f"{name}={quote(value, safe='')}&" for name, value in params.items() if value
         )
@@ -169,7 +170,7 @@ class WillowConnection:
         return url
 
     def _announce(self, notice: DeviceNotification) -> bool:
-        url = notice.audio_url or self.spoken_url(notice.text)
+        url = notice.audio_url or self.spoken_url(notice.text, notice.voice, notice.language)
         volume = self.device.profile.volume
         message = Notify(
             id=self.notifications.new_id(), text=notice.text or None, audio_url=url, volume=volume

@@ -1,18 +1,19 @@
 """A simulated ESPHome satellite: the device's side of the API, plain or encrypted.
 
-It knows only the protocol: frames, messages, and what stock firmware does with the events of a run.
+It knows only the protocol: frames, messages, and what stock firmware does with the events of a run,
+its LEDs included. It needs the extra esphome. Tests and measurements use it.
 """
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from aiohttp import ClientError, ClientSession
+from aiohttp import ClientError, ClientSession, TCPConnector
 from cryptography.exceptions import InvalidTag
 
 api: Any = import_module("aioesphomeapi.api_pb2")
@@ -29,7 +30,26 @@ NAMES = {
     value.number: value.name.removeprefix("VOICE_ASSISTANT_")
     for value in api.VoiceAssistantEvent.DESCRIPTOR.values
 }
-PLAYER_KEY = 7
+PLAYER_KEY, MUTE_KEY, SOUND_KEY, SENSITIVITY_KEY = 7, 8, 9, 10
+SENSITIVITIES = ("Slightly sensitive", "Moderately sensitive", "Very sensitive")
+
+Led = Literal["idle", "waiting", "listening", "thinking", "replying", "error"]
+"State of the LEDs, as the Voice Preview Edition has it. Timers and mute have lights of their own."
+
+LEDS: Mapping[str, Led] = {
+    "STT_START": "waiting",
+    "STT_VAD_START": "listening",
+    "STT_VAD_END": "thinking",
+    "INTENT_START": "thinking",
+    "TTS_STREAM_START": "replying",
+}
+"State of the LEDs after an event. Sound that it fetches is a reply from its first byte on."
+
+QUIET_ERRORS = ("duplicate_wake_up_detected", "stt-no-text-recognized")
+"Errors that the Voice Preview Edition does not show."
+STOP, MUTE, UNMUTE = 2, 3, 4
+"Commands of a media player."
+
 CHUNK_SAMPLES = 1024
 "Samples of a chunk of linux-voice-assistant; chips send 512."
 
@@ -51,15 +71,30 @@ class Satellite:
     refuses_key: bool = False
     formats: tuple[tuple[str, int], ...] = (("flac", 48_000),)
     wake_words: tuple[str, ...] = ("okay_nabu",)
+    max_wake_words: int = 1
+    settings: bool = True
+    "False: it has no entities but its media player."
     is_held: bool = False
     "True: another client has its voice, so that a subscription is refused silently."
     firmware: str = "2026.8.0"
     plays_s: float | None = 0.0
     "Time it plays an answer; None: it never reports."
+    continues: bool = False
+    "True: it starts a run after a question and after an announcement that wants one."
+    obeys_stop: bool = True
+    "False: its media player ignores a stop of announcements, as linux-voice-assistant's does."
     fetches: int = 1
     "Times it fetches each URL."
     breaks_off_after: int | None = None
     "Bytes after which it closes a fetch; None: it fetches all."
+
+    volume: float = 0.5
+    is_muted: bool = False
+    on: dict[int, bool] = field(default_factory=lambda: {MUTE_KEY: False, SOUND_KEY: True})
+    sensitivity: str = SENSITIVITIES[0]
+    active_wake_words: list[str] = field(default_factory=list[str])
+    leds: list[Led] = field(default_factory=lambda: list[Led](["idle"]))
+    "States of the LEDs, the present one last."
 
     port: int = 0
     events: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -68,6 +103,8 @@ class Satellite:
     commands: list[Any] = field(default_factory=list)
     fetched: list[tuple[str, bytes]] = field(default_factory=list)
     "Content type and bytes of each fetch."
+    arrivals: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
+    "Of each piece of the last sound: seconds of the loop's clock, and the bytes so far."
     raw_sound: bytes = b""
     responses: list[Any] = field(default_factory=list)
     "Answers to its requests to start."
@@ -78,18 +115,27 @@ class Satellite:
     subscriber: "Connection | None" = None
     first_sound_at: float | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    http: ClientSession = field(init=False, repr=False)
 
     @asynccontextmanager
     async def listening(self, port: int = 0) -> AsyncIterator[None]:
         server = await asyncio.start_server(self._accept, "127.0.0.1", port)
         self.port = server.sockets[0].getsockname()[1]
-        try:
-            yield
-        finally:
-            server.close()
-            for connection in tuple(self.connections):
-                connection.cut()
-            await self.until(lambda: not self.connections)
+        # each fetch is a connection of its own, as with firmware
+        connector = TCPConnector(force_close=True)
+        async with ClientSession(connector=connector) as self.http:
+            try:
+                yield
+            finally:
+                server.close()
+                for connection in tuple(self.connections):
+                    connection.cut()
+                await self.until(lambda: not self.connections)
+
+    def show(self, led: Led) -> None:
+        """Sets the LEDs."""
+        if self.leds[-1] != led:
+            self.leds.append(led)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
@@ -166,6 +212,7 @@ class Connection:
         self._device, self._reader, self._writer = device, reader, writer
         self._noise: Any = None
         self._playing: list[asyncio.Task[None]] = []
+        self._is_running = self._starts = self._continues = self._has_states = False
         self._url = ""
         self._has_played = False
         self.is_dead = False
@@ -289,21 +336,63 @@ class Connection:
                 self.send(api.NoiseEncryptionSetKeyResponse(success=not device.refuses_key))
             case "VoiceAssistantSetConfiguration":
                 device.commands.append(message)
+                device.active_wake_words = list(message.active_wake_words)
+            case "SubscribeStatesRequest":
+                self._has_states = True
+                self.send_states()
             case "VoiceAssistantResponse":
                 device.responses.append(message)
             case "VoiceAssistantEventResponse":
                 self._event(message)
             case "VoiceAssistantAnnounceRequest":
                 device.announcements.append(message)
+                self._starts = message.start_conversation
                 self._play([message.preannounce_media_id, message.media_id])
             case "VoiceAssistantTimerEventResponse":
                 device.timers.append(message)
             case "VoiceAssistantAudio":
                 device.raw_sound += message.data
                 self._note_first_sound()
-            case "MediaPlayerCommandRequest" | "SwitchCommandRequest":
+            case "MediaPlayerCommandRequest":
                 device.commands.append(message)
+                self._command_player(message)
+            case "SwitchCommandRequest":
+                device.commands.append(message)
+                device.on[message.key] = message.state
+                self.send_states()
+            case "SelectCommandRequest":
+                device.commands.append(message)
+                device.sensitivity = message.state
+                self.send_states()
         return False
+
+    def _command_player(self, message: Any) -> None:
+        device = self._device
+        if message.has_volume:
+            device.volume = message.volume
+        if message.has_command and message.command in (MUTE, UNMUTE):
+            device.is_muted = message.command == MUTE
+        if message.has_command and message.command == STOP and device.obeys_stop:
+            for task in self._playing:
+                if not task.done():
+                    task.cancel()
+                    self._end_playing()
+        self.send_states()
+
+    def send_states(self) -> None:
+        """Sends the states of all entities, if the client wants them."""
+        device = self._device
+        if not self._has_states or device.features & SPEAKER:
+            return
+        self.send(
+            api.MediaPlayerStateResponse(
+                key=PLAYER_KEY, state=1, volume=device.volume, muted=device.is_muted
+            )
+        )
+        if device.settings:
+            for key, is_on in device.on.items():
+                self.send(api.SwitchStateResponse(key=key, state=is_on))
+            self.send(api.SelectStateResponse(key=SENSITIVITY_KEY, state=device.sensitivity))
 
     def _info(self) -> Any:
         return api.DeviceInfoResponse(
@@ -328,15 +417,31 @@ class Connection:
                     format=name, sample_rate=rate_hz, num_channels=1, purpose=1, sample_bytes=2
                 )
             self.send(player)
+            if self._device.settings:
+                self._list_settings()
         self.send(api.ListEntitiesDoneResponse())
+
+    def _list_settings(self) -> None:
+        for key, name in ((MUTE_KEY, "Mute"), (SOUND_KEY, "Wake sound")):
+            number = name.lower().replace(" ", "_")
+            self.send(api.ListEntitiesSwitchResponse(object_id=number, key=key, name=name))
+        self.send(
+            api.ListEntitiesSelectResponse(
+                object_id="wake_word_sensitivity",
+                key=SENSITIVITY_KEY,
+                name="Wake word sensitivity",
+                options=SENSITIVITIES,
+            )
+        )
 
     def _configuration(self) -> None:
         found = api.VoiceAssistantConfigurationResponse()
         if self._device.subscriber is self:
             for one in self._device.wake_words:
                 found.available_wake_words.add(id=one, wake_word=one.replace("_", " ").title())
-            found.active_wake_words.extend(self._device.wake_words[:1])
-            found.max_active_wake_words = 1
+            active = self._device.active_wake_words or self._device.wake_words[:1]
+            found.active_wake_words.extend(active)
+            found.max_active_wake_words = self._device.max_wake_words
         self.send(found)
 
     def _event(self, message: Any) -> None:
@@ -344,7 +449,10 @@ class Connection:
         data = {one.name: one.value for one in message.data}
         device.events.append((name, data))
         streams = bool(data.get("tts_start_streaming"))
+        self._light(name, data)
         match name:
+            case "INTENT_END":
+                self._continues = data.get("continue_conversation") == "1"
             case "RUN_START":
                 self._url = data.get("url", "")
                 self._has_played = False
@@ -356,6 +464,24 @@ class Connection:
                 self._has_played = True
                 self._play([data.get("url") or self._url])
 
+    def _light(self, name: str, data: dict[str, str]) -> None:
+        """Shows an event on the LEDs, as the Voice Preview Edition does."""
+        device = self._device
+        if name == "ERROR":
+            if data.get("code") not in QUIET_ERRORS:
+                device.show("error")
+        elif name == "RUN_END":
+            self._is_running = False
+            self._rest()
+        elif name in LEDS:
+            self._is_running = True
+            device.show(LEDS[name])
+
+    def _rest(self) -> None:
+        """Switches the LEDs off when it neither runs nor plays."""
+        if not self._is_running and all(task.done() for task in self._playing):
+            self._device.show("idle")
+
     def _play(self, urls: list[str]) -> None:
         self._playing = [task for task in self._playing if not task.done()]
         self._playing.append(asyncio.create_task(self._play_all([one for one in urls if one])))
@@ -366,15 +492,29 @@ class Connection:
                 await self._fetch(url)
         if self._device.plays_s is not None:
             await asyncio.sleep(self._device.plays_s)
-            self.send(api.VoiceAssistantAnnounceFinished(success=True))
+            self._end_playing()
+
+    def _end_playing(self) -> None:
+        """Reports that it has played, or stopped playing, and listens again if it shall."""
+        device = self._device
+        self.send(api.VoiceAssistantAnnounceFinished(success=True))
+        self._playing.clear()
+        self._rest()
+        if device.continues and (self._starts or self._continues):
+            self._starts = self._continues = False
+            device.start(phrase="")
+        device.note_change()
 
     async def _fetch(self, url: str) -> None:
         data = b""
         with suppress(ClientError):
-            async with ClientSession() as http, http.get(url) as response:
+            async with self._device.http.get(url) as response:
                 async for chunk in response.content.iter_any():
+                    self._device.show("replying")
                     self._note_first_sound()
                     data += chunk
+                    now = asyncio.get_running_loop().time()
+                    self._device.arrivals.append((now, len(data)))
                     limit = self._device.breaks_off_after
                     if limit is not None and len(data) >= limit:
                         response.close()
