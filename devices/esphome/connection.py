@@ -31,6 +31,7 @@ from devices.esphome.controls import ASK_LIMIT_S, SatelliteControls
 from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
 from devices.esphome.timer_changes import TimerChangeKind, timer_changes
+from devices.esphome.wake_words import SatelliteWakeWords
 from devices.fleet.directory import Device
 from devices.fleet.presence import (
     ControlChanges,
@@ -39,6 +40,7 @@ from devices.fleet.presence import (
     DeviceNotification,
     Presence,
 )
+from devices.wake_arbiter import WakeArbiter, plain_wake_word
 from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
@@ -83,6 +85,7 @@ class EspHomeServices:
     sounds: Sounds
     speech_files: SpeechFiles
     presence: Presence
+    wake_arbiter: WakeArbiter
     clock: Clock
     metrics: Metrics
     home: Home
@@ -182,6 +185,7 @@ class EspHomeConnection:
         self._client, self._device, self._abilities = client, device, abilities
         self._controls = SatelliteControls(client, entities, services.presence.note_change)
         self._services, self._settings = services, settings
+        self.wake_words = SatelliteWakeWords(services.wake_arbiter, device, self._can_start)
         self._format = choose_format(abilities.formats)
         self._base_url = f"http://{_own_host(client)}:{sounds_port}"
         self._current: ConversationRun | None = None
@@ -206,10 +210,8 @@ class EspHomeConnection:
     async def notify(self, notice: DeviceNotification) -> bool:
         """Speaks the text after a chime. A URL is not passed on. Returns False while the device is
         busy: an announcement would cut in, and end its run."""
-        is_talking = self._current is not None or self._requested is not None
-        is_busy = is_talking or self._is_announcing
         is_possible = self._abilities.can_announce and bool(notice.text.strip())
-        if is_busy or not is_possible or self._tasks is None:
+        if self._is_busy or not is_possible or self._tasks is None:
             return False
         started = asyncio.get_running_loop().create_future()
         self._is_announcing = True
@@ -319,11 +321,13 @@ class EspHomeConnection:
     async def _choose_wake_word(self, found: VoiceAssistantConfigurationResponse) -> None:
         """Activates the wake word of the device's profile, by its id or its words."""
         known = {one.id: one.wake_word for one in found.available_wake_words}
-        names, wanted = ", ".join(known.values()), _folded(self._device.profile.wake_word)
+        names, wanted = ", ".join(known.values()), plain_wake_word(self._device.profile.wake_word)
         logger.info("= esphome device %s knows the wake words %s", self._device.id, names)
+        self.wake_words.set_active(known.get(one, one) for one in found.active_wake_words)
         if not wanted:
             return
-        chosen = next((one for one in known if wanted in (_folded(one), _folded(known[one]))), "")
+        forms = {one: {plain_wake_word(one), plain_wake_word(known[one])} for one in known}
+        chosen = next((one for one in known if wanted in forms[one]), "")
         if not chosen:
             logger.warning(
                 "! esphome device %s does not know the wake word of its profile; allowed: %s",
@@ -332,6 +336,7 @@ class EspHomeConnection:
             )
         elif chosen not in found.active_wake_words:
             await self._controls.choose_wake_words([chosen])
+            self.wake_words.set_active([known[chosen]])
 
     async def _show_timers(self) -> None:
         """Shows the timers that were set on the device. A device that was away may have restarted,
@@ -375,6 +380,8 @@ class EspHomeConnection:
         if self._current is not None:
             self._current.replace()
         self._requested = self._new_run()
+        if phrase:  # not after a button, nor in a conversation that continues
+            self.wake_words.report(self._requested, phrase)
         self._is_requested.set()
         self._services.presence.note_change()
         return 0
@@ -392,6 +399,7 @@ class EspHomeConnection:
         run = self._requested or self._current
         if run is not None:
             run.audio(data)
+            self.wake_words.hear(run, data)
 
     async def _handle_played(self, report: object) -> None:
         if self._current is not None:
@@ -416,6 +424,14 @@ class EspHomeConnection:
             self._controls.stop_playing()
 
     # Runs.
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._current is not None or self._requested is not None or self._is_announcing
+
+    def _can_start(self) -> bool:
+        has_microphone = VoiceAssistantFeature.API_AUDIO in self._abilities.features
+        return has_microphone and not self._is_busy
 
     def _new_run(self) -> ConversationRun:
         sound = self._services.sounds.open(self._format.kind)
@@ -445,9 +461,10 @@ class EspHomeConnection:
                 continue
             self._current = run
             try:
-                end = await self._converse(run)
+                end = await self.wake_words.arbitrate(run) or await self._converse(run)
             except EarshotError as error:
                 run.refuse(error.code, str(error))
+                self.wake_words.give_up()
                 end = "failed"
             finally:
                 self._drop(run)
@@ -492,6 +509,7 @@ class EspHomeConnection:
 
     def _drop(self, run: ConversationRun) -> None:
         _, sound = self._voice_runs.pop(run)
+        self.wake_words.forget(run)
         self._services.sounds.drop(sound)
 
     # Announcements.
@@ -574,8 +592,3 @@ def _release(version: str) -> tuple[int, ...]:
     """Returns (2026, 6) for `2026.6.1`; the numbers before the first other text if it has some."""
     parts = takewhile(str.isdecimal, version.split(".")[:2])
     return tuple(int(part) for part in parts)
-
-
-def _folded(wake_word: str) -> str:
-    """Returns the words of a wake word, or of its id, in one form."""
-    return " ".join(wake_word.casefold().replace("_", " ").split())

@@ -80,7 +80,8 @@ class DeviceLink(Protocol):
         ...
 
 
-RunEnd = Literal["answered", "failed", "aborted", "replaced"]
+RunEnd = Literal["answered", "failed", "aborted", "replaced", "lost"]
+"Outcome of a run. lost: another device answers the wake word."
 
 
 @dataclass(slots=True)
@@ -204,6 +205,16 @@ class ConversationRun:
         """Ends the run before it has a session."""
         self.error_code = code
         self._send([*self._voice_run.start(), *self._voice_run.fail(code, message)])
+
+    def lose(self) -> None:
+        """Ends the run before it has a session: another device answers the wake word."""
+        self._send(self._voice_run.lose())
+        self._finish("lost")
+
+    @property
+    def end(self) -> RunEnd | None:
+        """Outcome of the run; None: it is not over."""
+        return self._end.result() if self._end.done() else None
 
     async def run(self, session: Session) -> RunEnd:
         """Runs it to its end. Closes nothing: session and sound are the caller's."""

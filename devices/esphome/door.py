@@ -217,14 +217,25 @@ class EspHomeDoor:
         with self._services.presence.connected(device.id, connection) as former:
             if former is not None:
                 await former.close()
-            with single_error():
+            with single_error(), self._services.wake_arbiter.connected(connection.wake_words):
                 async with asyncio.TaskGroup() as tasks:
+                    following = tasks.create_task(self._follow(connection, device))
                     serving = tasks.create_task(connection.run(), name=f"esphome-{device.id}")
                     gone = tasks.create_task(is_gone.wait())
                     await asyncio.wait((serving, gone), return_when=asyncio.FIRST_COMPLETED)
-                    serving.cancel()
-                    gone.cancel()
+                    for task in (serving, gone, following):
+                        task.cancel()
         asked_at = connection.asked_at
         is_crash = asked_at is not None and self._services.clock.now() < asked_at + CRASH_S
         if is_crash and abilities.crashes_when_asked and is_gone.is_set():
             self._unasked.add(device.id)
+
+    async def _follow(self, connection: EspHomeConnection, device: Device) -> None:
+        """Tells the connection when its device is moved to another room. Runs until cancelled."""
+        while True:
+            changed = self._directory.changed()
+            with suppress(StorageError):  # read again after the next change
+                found = await self._directory.find("esphome", device.hardware_id)
+                if found is not None:
+                    connection.wake_words.move(found.area)
+            await changed.wait()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
 from wyoming.info import Info
 from wyoming.ping import Pong
 
+from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity
+from devices.wake_arbiter import WakeArbiter
 from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.info import info_of
@@ -49,6 +51,7 @@ class WyomingServices:
     transcriber: Transcriber
     synthesizer: WyomingSynthesizer
     one_shot_responses: OneShotResponses
+    wake_arbiter: WakeArbiter
     version: str
 
     def info(self) -> Info:
@@ -70,16 +73,19 @@ class WyomingConnection:
         services: WyomingServices,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
+        device: Device | None = None,
     ) -> None:
-        """changed: called when the activity changes."""
+        """changed: called when the activity changes. device: the client; None: this machine."""
         self._wire, self._services, self._tasks = wire, services, tasks
-        self._changed = changed
+        self._changed, self._device = changed, device
         self.activity: DeviceActivity = "idle"
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "The request that incoming audio belongs to; None: the audio is ignored."
         self._wake_detection: WakeDetection | None = None
         "The wake word detection that incoming audio is for; None: there is none."
+        self._detection_end = ExitStack()
+        "Ends the detection's part in the arbitration of wake words."
         self._audio_chunks: AudioChunkQueue | None = None
         "Audio of the utterance in progress."
         self._text_chunks: TextChunkQueue | None = None
@@ -94,6 +100,7 @@ class WyomingConnection:
             while (event := await self._wire.read(IDLE_S)) is not None:
                 await self._handle(event)
         finally:
+            self._detection_end.close()
             if self._work is not None:
                 self._work.cancel()
 
@@ -110,12 +117,16 @@ class WyomingConnection:
                 read_transcribe(event, services.engines)
                 if self._audio_chunks is not None:
                     await self._cancel_work()
-                self._transcribe, self._wake_detection = event, None
+                self._transcribe = event
+                self._detect(None)
             case "detect":
-                detection = WakeDetection(self._wire, event, services.engines.wake)
+                detection = WakeDetection(
+                    self._wire, event, services.engines.wake, self._device, services.wake_arbiter
+                )
                 if self._audio_chunks is not None:
                     await self._cancel_work()
-                self._transcribe, self._wake_detection = None, detection
+                self._transcribe = None
+                self._detect(detection)
             case "audio-start" | "audio-chunk" | "audio-stop" if self._wake_detection is not None:
                 await self._wake_detection.handle(event)
             case "audio-start" | "audio-chunk" | "audio-stop":
@@ -131,6 +142,14 @@ class WyomingConnection:
                 )
             case "synthesize-start" | "synthesize-chunk" | "synthesize-stop":
                 await self._speak(event)
+
+    def _detect(self, detection: WakeDetection | None) -> None:
+        self._wake_detection = detection
+        self._detection_end.close()
+        if detection is not None:
+            arbiter = self._services.wake_arbiter
+            self._detection_end.callback(arbiter.forget, detection.contender_id)
+            self._detection_end.enter_context(arbiter.connected(detection, only_wakes=True))
 
     async def _take_audio(self, event: Event) -> None:
         is_stop = event.type == "audio-stop"

@@ -80,7 +80,7 @@ class WyomingDoor:
         try:
             async with asyncio.TaskGroup() as tasks:
                 connection = WyomingConnection(
-                    stream, self._services, tasks, self._presence.note_change
+                    stream, self._services, tasks, self._presence.note_change, device
                 )
                 with self._devices.connected(device.id, connection) if device else nullcontext():
                     await connection.run()

@@ -3,6 +3,7 @@
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
+from devices.sound_level import SoundLevelMeter
 from media.codecs.opus import InvalidOpusPacket, OpusDecoder, OpusEncoder, OpusSettings
 from media.pcm import Framer
 from pipeline.playout.playout import PACED_RATE_HZ
@@ -111,3 +112,26 @@ class DeviceAudioInput:
             except InvalidOpusPacket:
                 self.invalid_packets += 1
         return silence(packet_ms, ASR_RATE_HZ)
+
+
+WAKE_AUDIO_MS = 3000
+"Sound of a wake word that is measured. Stock firmware sends the last 2 s; more is a flood."
+
+
+class WakeWordAudio:
+    """Measures the sound of a wake word, which a board may send before it listens."""
+
+    def __init__(self) -> None:
+        self._input = DeviceAudioInput()
+        self._meter = SoundLevelMeter(WAKE_AUDIO_MS)
+
+    def push(self, packet: bytes, packet_ms: int) -> None:
+        """Takes a packet; see `DeviceAudioInput.decode`."""
+        if not self._meter.is_full:
+            for frame in self._input.decode(packet, packet_ms):
+                self._meter.push(frame.pcm)
+
+    def take_level(self) -> float | None:
+        """Returns the level in dBFS, and begins anew; None: the board sent no sound."""
+        level_dbfs, self._meter = self._meter.level_dbfs, SoundLevelMeter(WAKE_AUDIO_MS)
+        return level_dbfs

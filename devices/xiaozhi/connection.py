@@ -17,9 +17,11 @@ from core.conversation.events import SpeakerRecognised, TurnTimeline
 from core.conversation.speakers import SpeakerMatch
 from core.errors import RemoteProtocolError
 from core.ports import Clock, Metrics
+from devices.fleet.arbitration import WakeLevel
 from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
-from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput
+from devices.wake_arbiter import ReportedWakeWord, WakeArbiter, plain_wake_word
+from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput, WakeWordAudio
 from devices.xiaozhi.device_tools import ConnectionTools
 from devices.xiaozhi.session_bridge import SessionBridge, error_in
 from firmware_protocol.xiaozhi.errors import BadMessage
@@ -32,6 +34,7 @@ from firmware_protocol.xiaozhi.framing import (
 from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.mcp import Json
 from firmware_protocol.xiaozhi.messages import (
+    WAKE_WORD_DETECTED,
     AbortMessage,
     DeviceHello,
     McpAnswer,
@@ -44,6 +47,7 @@ from firmware_protocol.xiaozhi.state_machine import (
     Dialogue,
     DialogueAction,
     DialogueSettings,
+    ReportWakeWord,
     SendMessage,
 )
 from pipeline.session.session import Session
@@ -91,6 +95,7 @@ class XiaozhiContext:
     clock: Clock
     metrics: Metrics
     presence: Presence
+    wake_arbiter: WakeArbiter
     volume_of: Callable[[str], int | None]
     "Returns the volume that a person wants, by the person's id; None: that of the device."
     image_url: Callable[[str], Awaitable[str]]
@@ -129,6 +134,10 @@ class XiaozhiConnection:
         self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
         self._invalid_messages = 0
         self._last_activity: DeviceActivity = "idle"
+        self._wake_audio = WakeWordAudio()
+        self._wake_word = ""
+        "Wake word that began the conversation; empty: none did."
+        self._reported: ReportedWakeWord | None = None
 
     # `ConnectedDevice`, used by presence.
 
@@ -179,6 +188,22 @@ class XiaozhiConnection:
 
     async def close(self) -> None:
         self._end(CLOSED)
+
+    # `WakeContender`, used by the arbitration of wake words.
+
+    connects_when_woken = True
+
+    @property
+    def contender_id(self) -> str:
+        return self._context.device.id
+
+    @property
+    def contender_area(self) -> str:
+        return self._context.device.area
+
+    def listens_for(self, wake_word: str) -> bool:
+        own = plain_wake_word(self._wake_word)
+        return not self._ended.done() and self._dialogue.is_waiting and own in ("", wake_word)
 
     @property
     def _is_here(self) -> bool:
@@ -231,12 +256,17 @@ class XiaozhiConnection:
         self._end(LEFT)
 
     def _feed_audio(self, payload: bytes) -> None:
-        """Passes a packet of the microphone to the session, if the board may speak now."""
+        """Passes a packet of the microphone to the session, if the board may speak now. What comes
+        before holds the wake word."""
         if not self._dialogue.takes_audio:
+            if self._dialogue.is_waiting:
+                self._wake_audio.push(payload, self._dialogue.packet_ms)
             return
         before = self._audio_input.invalid_packets
         for frame in self._audio_input.decode(payload, self._dialogue.packet_ms):
             self._session.feed(frame)
+            if self._reported is not None and not self._reported.decided.done():
+                self._context.wake_arbiter.hear(self, frame.pcm)
         if self._audio_input.invalid_packets > before:
             self._metrics.count("earshot_xiaozhi_bad_input", kind="packet")
 
@@ -249,6 +279,9 @@ class XiaozhiConnection:
         if isinstance(message, McpAnswer):
             self.tools.receive(message.payload)
             return
+        is_woken = isinstance(message, AbortMessage) and message.reason == WAKE_WORD_DETECTED
+        if is_woken and self._wake_word:
+            self._context.wake_arbiter.claim(self, self._wake_word)
         await self._run_actions(self._dialogue.receive(message, self._clock.now()))
         has_tools = isinstance(message, DeviceHello) and message.features.mcp
         if has_tools and self._tool_requests is None:
@@ -353,12 +386,26 @@ class XiaozhiConnection:
                     self._end(
                         HELLO_EXPECTED if reason == "hello_expected" else XiaozhiCloseReason(reason)
                     )
+                case ReportWakeWord(wake_word=wake_word):
+                    self._report_wake_word(wake_word)
                 case _:
                     self._bridge.run_action(action)
         self._activity_changed.set()
         if self._last_activity != self._dialogue.activity:
             self._last_activity = self._dialogue.activity
             self._context.presence.note_change()
+
+    def _report_wake_word(self, wake_word: str) -> None:
+        self._wake_word, level_dbfs = wake_word, self._wake_audio.take_level()
+        level = None if level_dbfs is None else WakeLevel(level_dbfs, "wake_word")
+        self._reported = self._context.wake_arbiter.report(
+            self, wake_word, level, is_measured=level is None, on_decided=self._take_decision
+        )
+
+    def _take_decision(self, won: bool) -> None:
+        if not won:
+            self._dialogue.wake_word_lost(self._clock.now())
+            self._activity_changed.set()
 
     async def _ask_tool(self, request: Json) -> None:
         await self._send(McpRequest(dict(request)))

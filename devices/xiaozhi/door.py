@@ -19,6 +19,7 @@ from core.ports import Clock, DeviceLocation, Metrics
 from devices.fleet.directory import Device, DeviceDirectory
 from devices.fleet.ota import FirmwareFolder
 from devices.fleet.presence import Presence
+from devices.wake_arbiter import WakeArbiter
 from devices.xiaozhi.activation import PendingActivations
 from devices.xiaozhi.connection import XiaozhiConnection, XiaozhiContext
 from devices.xiaozhi.device_tools import DeviceToolProvider
@@ -68,10 +69,11 @@ class XiaozhiDoor:
         settings: XiaozhiSettings,
         version: str,
         volume_of: Callable[[str], int | None],
+        wake_arbiter: WakeArbiter,
     ) -> None:
         """version: this server's, which it reports to the devices' MCP. volume_of: see
         `XiaozhiContext`."""
-        self._volume_of = volume_of
+        self._volume_of, self._wake_arbiter = volume_of, wake_arbiter
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
@@ -163,6 +165,7 @@ class XiaozhiDoor:
                 clock=self._clock,
                 metrics=self._metrics,
                 presence=self._presence,
+                wake_arbiter=self._wake_arbiter,
                 volume_of=self._volume_of,
                 image_url=partial(self.images.url, _base(self._url(request)), device.board),
             )
@@ -171,6 +174,7 @@ class XiaozhiDoor:
                 self._counted(),
                 self._tools.offer(device.id, connection.tools),
                 self._presence.connected(device.id, connection, device.identity) as former,
+                self._wake_arbiter.connected(connection),
             ):
                 if former is not None:
                     await former.close()

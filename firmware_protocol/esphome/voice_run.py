@@ -15,9 +15,6 @@ MAX_TEXT_CHARS = 500
 NO_TEXT = "stt-no-text-recognized"
 "Code for a run without words. The Voice Preview Edition shows no error for it."
 
-DUPLICATE = "duplicate_wake_up_detected"
-"Code for a device that heard the wake word of another one. Firmware shows no error for it."
-
 
 class PipelineEvent(IntEnum):
     """Events, by their numbers in the protocol (`VoiceAssistantEvent` of api.proto)."""
@@ -78,7 +75,7 @@ class VoiceRun:
     @property
     def takes_audio(self) -> bool:
         """True while audio of the microphone belongs to the utterance."""
-        return self.phase in ("listening", "hearing")
+        return self.phase in ("new", "listening", "hearing")
 
     @property
     def is_over(self) -> bool:
@@ -173,6 +170,15 @@ class VoiceRun:
             return []
         events = [RunEvent(PipelineEvent.TTS_STREAM_END)] if has_raw_sound else []
         return [*events, RunEvent(PipelineEvent.RUN_END)]
+
+    def lose(self) -> list[RunEvent]:
+        """Ends the run because another device answers the wake word. The device closes its
+        microphone and is idle, without a sound.
+
+        Home Assistant sends the error `duplicate_wake_up_detected`, which only some firmware keeps
+        from its lights.
+        """
+        return [RunEvent(PipelineEvent.RUN_END)] if self._advance("over") else []
 
     def abandon(self) -> None:
         """Ends the run without events: the device has begun another one, or is gone. A RUN_END

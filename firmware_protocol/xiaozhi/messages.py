@@ -25,6 +25,10 @@ Emotion = Literal[
 Json = dict[str, object]
 
 
+WAKE_WORD_DETECTED = "wake_word_detected"
+"Reason of an `AbortMessage`: the device detected its wake word in the middle of a conversation."
+
+
 class AudioParams(Struct, frozen=True):
     """Format of the sound that one side sends."""
 
@@ -96,6 +100,7 @@ class AbortMessage(_FromDevice, frozen=True, tag="abort"):
     """Request to stop speaking. The device stays in its speaking state until `TtsMessage` stop."""
 
     reason: str | UnsetType = UNSET
+    "`WAKE_WORD_DETECTED`, or absent after the button."
 
 
 class PingMessage(_FromDevice, frozen=True, tag="ping"):

@@ -96,14 +96,27 @@ class CreateTextResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseConnection:
-    """Action: close the connection."""
+class ReportWakeWord:
+    """Action: find out whether this device answers the wake word; see `Dialogue.wake_word_lost`."""
 
-    reason: Literal["hello_expected", "silence", "idle"]
+    wake_word: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Action: close the connection. A device then goes idle, without a sound."""
+
+    reason: Literal["hello_expected", "silence", "idle", "another_device_answers"]
 
 
 DialogueAction = (
-    SendMessage | BeginInput | CommitInput | CancelResponse | CreateTextResponse | CloseConnection
+    SendMessage
+    | BeginInput
+    | CommitInput
+    | CancelResponse
+    | CreateTextResponse
+    | ReportWakeWord
+    | CloseConnection
 )
 
 
@@ -136,6 +149,8 @@ class Dialogue:
         self._timing: TurnLatencies | None = None
         self._perhaps_typed: tuple[str, float] | None = None
         "(text, time) of a text that came while the device did not listen: typed, or a wake word."
+        self._lost_at: float | None = None
+        "Time at which another device was chosen to answer the wake word; None: none was."
 
     @property
     def activity(self) -> DialogueActivity:
@@ -159,7 +174,14 @@ class Dialogue:
         device (all modes but realtime) packets are ignored while it speaks: our own voice would
         interrupt us.
         """
-        return self._is_open and (not self._is_speaking or self.mode == "realtime")
+        is_heard = self._is_open and (not self._is_speaking or self.mode == "realtime")
+        return is_heard and self._lost_at is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the device is neither in a conversation nor about to leave: it waits for its wake
+        word, and its packets hold the wake word."""
+        return self.features is not None and self.activity == "idle" and self._lost_at is None
 
     # Messages from the device.
 
@@ -204,15 +226,23 @@ class Dialogue:
     def _detected(self, text: str, now: float) -> list[DialogueAction]:
         """Takes a wake word or a typed text.
 
-        A wake word comes before the device listens, and needs no action: a `listen start` follows.
-        Clients on computers send typed texts while they listen, or never listen.
+        A wake word comes before the device listens, and a `listen start` follows. Clients on
+        computers send typed texts while they listen, or never listen.
         """
         if not text:
             return []
         if self._is_open:
             return self._answer_text(text)
         self._perhaps_typed = (text, now)
-        return []
+        return [ReportWakeWord(text)]
+
+    def wake_word_lost(self, now: float) -> None:
+        """Records that another device answers the wake word.
+
+        The device goes idle when the connection closes (`tick`), but only when it listens: it would
+        report an error if it could not send `listen start`.
+        """
+        self._lost_at, self._perhaps_typed = now, None
 
     def _answer_text(self, text: str) -> list[DialogueAction]:
         self._perhaps_typed = None
@@ -295,6 +325,9 @@ class Dialogue:
         if self.features is None:
             is_late = now - self._quiet_since > settings.hello_timeout_s
             return [CloseConnection("hello_expected")] if is_late else []
+        if self._lost_at is not None:
+            is_settled = self._is_open or now - self._lost_at >= settings.typed_after_s
+            return [CloseConnection("another_device_answers")] if is_settled else []
         if self._perhaps_typed is not None:
             text, at = self._perhaps_typed
             if now - at >= settings.typed_after_s:

@@ -278,6 +278,7 @@ def _start_background(
     work: dict[str, Coroutine[Any, Any, None]] = {
         "timers": timers.run(),
         "announcements": devices.announcements.run(),
+        "wake-words": devices.wake_arbiter.run(),
         "device-changes": devices.registry.run(),
         "named-keys": devices.named_keys.run(devices.registry.changed),
         "kept-conversations": devices.kept_conversations.run(),

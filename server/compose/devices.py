@@ -23,6 +23,7 @@ from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
 from devices.registry.voice_enrolment import VoiceEnrolment
 from devices.registry.voice_ratings import VoiceRatings
+from devices.wake_arbiter import WakeArbiter
 from devices.wake_claims import WakeClaims
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
@@ -61,6 +62,8 @@ class DeviceServices:
     "Latest events of the devices, for the devices API."
     announcements: Announcements
     "Announcements that wait for a device. Their `run` delivers them."
+    wake_arbiter: WakeArbiter
+    "Decides which device of a room answers a wake word. Its `run` must be running."
     announcement_tools: AnnouncementTools
     "Tools with which programs speak in rooms."
     last_turns: LastTurns | None
@@ -99,6 +102,7 @@ async def device_services(
         event_log = DeviceEventLog(clock)
         presence = Presence(event_log)
         announcements = Announcements(conversations, registry, presence, clock)
+        wake_claims = WakeClaims()
         yield DeviceServices(
             registry=registry,
             named_keys=named_keys,
@@ -112,10 +116,11 @@ async def device_services(
             presence=presence,
             event_log=event_log,
             announcements=announcements,
+            wake_arbiter=WakeArbiter(clock, filter(None, config.willow.wake_groups), wake_claims),
             announcement_tools=AnnouncementTools(registry, presence, announcements),
             last_turns=last_turns_of(config.mqtt, clock),
             machines=MachineRegistry(database),
-            wake_claims=WakeClaims(),
+            wake_claims=wake_claims,
             tools=DeviceToolProvider(),
         )
 

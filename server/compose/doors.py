@@ -518,7 +518,7 @@ def _was_door(backend: Backend) -> WasDoor:
             product_version(),
             trusts_this_machine=not config.server.needs_key_here,
         ),
-        devices.wake_claims,
+        devices.wake_arbiter,
     )
 
 
@@ -560,6 +560,7 @@ def _xiaozhi_door(backend: Backend) -> XiaozhiDoor:
         backend.config.xiaozhi.as_settings(backend.config.paths.state_dir, backend.server_settings),
         product_version(),
         backend.devices.speakers.volume_of,
+        backend.devices.wake_arbiter,
     )
 
 
@@ -570,6 +571,7 @@ def _wyoming_door(backend: Backend) -> WyomingDoor:
         backend.transcriber,
         WyomingSynthesizer(engines, backend.speech_files, backend.languages),
         backend.one_shot_responses,
+        backend.devices.wake_arbiter,
         product_version(),
     )
     # Wyoming is plain TCP and no HTTP proxy passes it on, so a key that is set because of a proxy

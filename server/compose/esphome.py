@@ -82,6 +82,7 @@ def open_esphome_doors(
         sounds=sounds,
         speech_files=speech_files,
         presence=devices.presence,
+        wake_arbiter=devices.wake_arbiter,
         clock=clock,
         metrics=metrics,
         home=home,

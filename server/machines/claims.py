@@ -69,13 +69,13 @@ class RoomClaims:
     async def decide(self, claim: WakeClaim, machine: int) -> bool:
         """Returns whether the device of a machine may answer: it is the loudest of those that
         claimed the room within 0.2 s, and no other has answered. For the owner of the room."""
-        contender = _contender(machine, claim.room)
+        contender = _contender(machine, claim.contest)
         machines = self._table.machines_in(claim.room) | {machine}
         if claim.room in self._own_rooms():
             machines |= {self._table.own_number}
-        known = {_contender(number, claim.room) for number in machines}
+        known = {_contender(number, claim.contest) for number in machines}
         verdicts = self._arbitration.report(
-            claim.room, contender, claim.level_db, known, monotonic()
+            claim.contest, contender, claim.level, known, monotonic()
         )
         former = self._waiting.get(contender)
         if former is not None and not former.done():  # the machine's former wake word
@@ -109,10 +109,10 @@ class RoomClaims:
         while the database is away: better two answers than none."""
         try:
             async with asyncio.timeout(DATABASE_LIMIT_S):
-                return await self._registry.claim_wake(claim.room, claim.device_id, LATE_S)
+                return await self._registry.claim_wake(claim.contest, claim.device_id, LATE_S)
         except (StorageError, TimeoutError):
             return True
 
 
-def _contender(machine: int, room: str) -> str:
-    return f"{machine} {room}"
+def _contender(machine: int, contest: str) -> str:
+    return f"{machine} {contest}"

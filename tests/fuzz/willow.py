@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from core.errors import RequestError
-from devices.fleet.arbitration import Arbitration
+from devices.fleet.arbitration import Arbitration, WakeLevel
 from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.rtc.messages import read_message
 from devices.willow.wis.tts import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS
@@ -107,16 +107,25 @@ def waking(lottery: random.Random) -> None:
         now += lottery.choice((0.0, 0.05, 0.2, 2.0)) * lottery.random()
         device = lottery.choice("abcdef")
         members = frozenset(name for name, its in group.items() if its == group[device])
-        match lottery.randrange(4):
+        match lottery.randrange(6):
             case 0:
                 told = race.tick(now)
             case 1:
-                told = race.remove(group[device], device, members - {device})
+                told = race.remove(device)
                 waiting[device] = 0
+            case 2:
+                told = race.claim(group[device], device, now)
+            case 3:
+                heard = WakeLevel(lottery.uniform(-90, 0), "first_audio")
+                is_complete = lottery.random() < 0.5
+                told = race.measure(group[device], device, heard, is_complete=is_complete)
             case _:
-                level_db = lottery.choice((None, lottery.uniform(-90, 0)))
+                level = lottery.choice((None, WakeLevel(lottery.uniform(-90, 0))))
                 waiting[device] += 1
-                told = race.report(group[device], device, level_db, members, now)
+                is_measuring = lottery.random() < 0.5
+                told = race.report(
+                    group[device], device, level, members, now, is_measuring=is_measuring
+                )
         for verdict in told:
             waiting[verdict.device] -= 1
     for verdict in race.tick(now + 10):

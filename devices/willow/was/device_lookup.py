@@ -38,8 +38,8 @@ class ConnectedDeviceUtterance:
 
     async def should_recognise(self) -> bool:
         """Waits for the arbitration; see `DeviceUtterance`."""
-        self._is_awake = self._door.wake_arbiter.is_awake(self._connection.device.id)
-        if not await self._door.wake_arbiter.should_recognise(self._connection.device.id):
+        self._is_awake = self._door.wake_words.is_awake(self._connection.device.id)
+        if not await self._door.wake_words.should_recognise(self._connection.device.id):
             return False
         self._is_begun = True
         self._connection.set_activity("listening")
@@ -52,8 +52,8 @@ class ConnectedDeviceUtterance:
         the speech, over bad Wi-Fi, still counts.
         """
         self._is_begun = False
-        device_id, wake_arbiter = self._connection.device.id, self._door.wake_arbiter
-        if not self._is_awake and not await wake_arbiter.should_recognise(device_id):
+        device_id, wake_words = self._connection.device.id, self._door.wake_words
+        if not self._is_awake and not await wake_words.should_recognise(device_id):
             return False
         connection = self._door.connected_devices.find(device_id)
         if connection is not None and connection.is_was_mode and transcript.text.strip():
@@ -65,7 +65,7 @@ class ConnectedDeviceUtterance:
     def end(self) -> None:
         """Lets the command send its result, or lets another device of the room be woken."""
         if self._is_begun:
-            self._door.wake_arbiter.give_up(self._connection)
+            self._door.wake_words.give_up(self._connection)
         if self._command is not None:
             self._command.may_send_result.set()
         elif self._connection.activity == "listening":

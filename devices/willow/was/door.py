@@ -16,7 +16,7 @@ from devices.fleet.directory import DeviceDirectory, DeviceSettingsStore
 from devices.fleet.ota import FirmwareFolder, image_for
 from devices.fleet.presence import Presence
 from devices.notices.notification_urls import AudioUrlPolicy
-from devices.wake_claims import WakeClaims
+from devices.wake_arbiter import WakeArbiter
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore
@@ -25,7 +25,7 @@ from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
 from devices.willow.was.socket.notifications import NotificationIds
 from devices.willow.was.socket.services import RefusalLog, WasServices
 from devices.willow.was.socket.session import DeviceSession
-from devices.willow.was.socket.wake import WakeArbiter
+from devices.willow.was.socket.wake import WillowWakeWords
 from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES
 from firmware_protocol.willow.messages import OtaStart
 from pipeline.session.one_shot import OneShotResponses
@@ -67,7 +67,7 @@ class WasDoor:
         metrics: Metrics,
         guard: WorkGuard,
         settings: WasSettings,
-        claims: WakeClaims | None = None,
+        wake_arbiter: WakeArbiter,
     ) -> None:
         self.settings, self.directory = settings, directory
         self.store = WillowSettingsStore(settings_store)
@@ -78,10 +78,7 @@ class WasDoor:
         self.assets = settings.folder / "assets"
         self.audio_urls = AudioUrlPolicy(settings.audio_hosts)
         self.notification_ids = NotificationIds(clock)
-        self.wake_claims = claims or WakeClaims()
-        self.wake_arbiter = WakeArbiter(
-            self.connected_devices, clock, settings.groups, self.wake_claims
-        )
+        self.wake_words = WillowWakeWords(wake_arbiter, self.connected_devices, clock)
         self.commands = DeviceCommands(
             one_shot_responses, self.connected_devices, clock, guard, settings.default_settings
         )
@@ -93,7 +90,7 @@ class WasDoor:
             presence=presence,
             store=self.store,
             connected_devices=self.connected_devices,
-            wake_arbiter=self.wake_arbiter,
+            wake_words=self.wake_words,
             commands=self.commands,
             one_shot_responses=one_shot_responses,
             notification_ids=self.notification_ids,
@@ -105,9 +102,8 @@ class WasDoor:
         )
 
     async def run(self) -> None:
-        """Runs the arbitration, the commands and the checks of departed devices until cancelled."""
+        """Runs the commands and the checks of departed devices until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.wake_arbiter.run(), name="willow-wakes")
             tasks.create_task(self.commands.run(), name="willow-commands")
             tasks.create_task(self._forget_refused(), name="willow-refused")
 

@@ -16,8 +16,6 @@ class WasSettings:
     trusts_this_machine: bool = True
     """True: while a device is connected from an address of this machine, requests from there need
     no key."""
-    groups: tuple[tuple[str, ...], ...] = ()
-    "Groups of areas in which devices detect the same wake word."
     audio_hosts: tuple[str, ...] = ()
     "Further hosts from which devices may fetch sounds of notifications."
     folder: Path

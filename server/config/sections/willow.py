@@ -79,9 +79,9 @@ class WillowConfig(Section, frozen=True):
         Meta(
             title="list of lists of rooms",
             description=(
-                "Groups of rooms in which the same speech is audible. Only one device of a group"
-                " answers a wake word. Any other room is its own group, and all devices without a"
-                " room form one group."
+                "Groups of rooms in which the same speech is audible. Only one device of a group,"
+                " whatever its kind, answers a wake word. Any other room is its own group, and all"
+                " devices without a room form one group."
             ),
         ),
     ] = ()
@@ -151,7 +151,6 @@ class WillowConfig(Section, frozen=True):
         return WasSettings(
             networks=self._networks(),
             trusts_this_machine=trusts_this_machine,
-            groups=tuple(group for group in self.wake_groups if group),
             audio_hosts=self.audio_hosts,
             sends_secrets=self.secrets,
             folder=Path(state_dir).expanduser() / FOLDER,

@@ -1,7 +1,8 @@
 """The ESPHome door with scripted engines, and the simulated satellites that it connects to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
@@ -22,6 +23,7 @@ from devices.esphome.sounds import Sounds
 from devices.fleet.directory import Device, DeviceClaims, DeviceProfile
 from devices.fleet.presence import DeviceActivity, Presence
 from devices.notices.announcements import wait_for_any
+from devices.wake_arbiter import WakeArbiter
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
@@ -63,6 +65,7 @@ class OneDevice:
 
     def __init__(self) -> None:
         self.device: Device | None = None
+        self.device_id = "dev_1"
         self.profile = DeviceProfile()
         self.claims: list[DeviceClaims] = []
         self._next_change = asyncio.Event()
@@ -71,7 +74,7 @@ class OneDevice:
         self.claims.append(claims)
         if self.device is None:
             self.device = Device(
-                id="dev_1",
+                id=self.device_id,
                 kind=claims.kind,
                 hardware_id=claims.hardware_id,
                 name=claims.name,
@@ -148,6 +151,7 @@ class Scene:
     "True: the configuration does not name the satellite."
     home: Home = field(default_factory=lambda: Home(default_home()))
     max_sessions: int = 32
+    wake_arbiter: WakeArbiter = field(default_factory=lambda: WakeArbiter(LoopClock()))
     errors: list[str] = field(default_factory=list)
     "Codes of the device's log."
     turns: int = 0
@@ -179,6 +183,7 @@ class Scene:
                 sounds=self.sounds,
                 speech_files=SpeechFiles(engines),
                 presence=self.presence,
+                wake_arbiter=self.wake_arbiter,
                 clock=clock,
                 metrics=self.metrics,
                 home=self.home,
@@ -233,24 +238,32 @@ class Scene:
         return live.activity
 
 
+@asynccontextmanager
+async def running(scene: Scene) -> AsyncIterator[None]:
+    """Runs the satellite and the door that connects to it. Afterwards nothing of it may be left."""
+    async with scene.satellite.listening():
+        door = scene.door()
+        async with serving(routes(scene.sounds)) as client, asyncio.TaskGroup() as tasks:
+            assert client._base_url is not None
+            assert client._base_url.port is not None
+            work = (door.run(client._base_url.port), scene.wake_arbiter.run())
+            tasks_of_door = [tasks.create_task(one) for one in work]
+            yield
+            for task in tasks_of_door:
+                task.cancel()
+        assert (scene.sessions.count, scene.sounds.count, scene.presence.ids()) == (0, 0, ())
+
+
 def against(
     act: Callable[[Scene, Satellite], Awaitable[Any]],
     scene: Scene | None = None,
     limit_s: float = DEADLINE_S,
 ) -> None:
-    """Runs a test with a satellite and the door that is connected to it. Afterwards nothing of it
-    may be left."""
+    """Runs a test with a satellite and the door that is connected to it."""
 
     async def main() -> None:
         here = scene or Scene()
-        async with asyncio.timeout(limit_s), here.satellite.listening():
-            door = here.door()
-            async with serving(routes(here.sounds)) as client, asyncio.TaskGroup() as tasks:
-                assert client._base_url is not None
-                assert client._base_url.port is not None
-                running = tasks.create_task(door.run(client._base_url.port))
-                await act(here, here.satellite)
-                running.cancel()
-            assert (here.sessions.count, here.sounds.count, here.presence.ids()) == (0, 0, ())
+        async with asyncio.timeout(limit_s), running(here):
+            await act(here, here.satellite)
 
     run_virtual(main(), LoopbackClockLoop)

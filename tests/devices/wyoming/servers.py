@@ -15,6 +15,7 @@ from wyoming.event import Event, Eventable
 from core.errors import EarshotError
 from devices.fleet.directory import ApprovalState, Device, DeviceClaims, DeviceDirectory
 from devices.fleet.presence import Presence
+from devices.wake_arbiter import WakeArbiter
 from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings
@@ -41,6 +42,7 @@ class Standings:
     """A device directory in which every device has this standing."""
 
     standing: ApprovalState = "approved"
+    area: str = ""
     came: list[str] = field(default_factory=list)
 
     async def check_in(self, contact: DeviceClaims) -> Device:
@@ -50,6 +52,7 @@ class Standings:
             kind=contact.kind,
             hardware_id=contact.hardware_id,
             name="it",
+            area=self.area,
             standing=self.standing,
         )
 
@@ -68,6 +71,7 @@ class Scene:
     )
     directory: Standings = field(default_factory=Standings)
     presence: Presence = field(default_factory=Presence)
+    wake_arbiter: WakeArbiter = field(default_factory=lambda: WakeArbiter(LoopClock()))
     ended: list[EarshotError] = field(default_factory=list)
 
     _open: int = 0
@@ -106,6 +110,7 @@ class Scene:
             Transcriber(engines),
             WyomingSynthesizer(engines, SpeechFiles(engines), languages),
             self.exchanges,
+            self.wake_arbiter,
             "1.2.3",
         )
         directory = cast("DeviceDirectory", self.directory)
@@ -119,9 +124,11 @@ class Scene:
         sockets = bind("127.0.0.1", 0)
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.door().run(sockets))
+            deciding = tasks.create_task(self.wake_arbiter.run())
             yield sockets[0].getsockname()[1]
             await self.left()
             running.cancel()
+            deciding.cancel()
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from core.audio import AudioFrame
 from core.errors import NotFound
 from devices.fleet.directory import Device, DeviceClaims
 from devices.fleet.presence import ConnectedDevice, DeviceEventSink, Presence
+from devices.wake_arbiter import WakeArbiter
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes
@@ -83,8 +84,8 @@ class SineTts(ToneTts):
 class MemoryDirectory:
     """A device directory in memory. Devices are approved on arrival, or by `approve`."""
 
-    def __init__(self, *, approves: bool = True) -> None:
-        self.approves = approves
+    def __init__(self, *, approves: bool = True, prefix: str = "dev_") -> None:
+        self.approves, self.prefix = approves, prefix
         self.known: dict[str, Device] = {}
         "By hardware id."
         self.tokens: dict[str, str] = {}
@@ -95,7 +96,7 @@ class MemoryDirectory:
     async def check_in(self, contact: DeviceClaims) -> Device:
         self.contacts.append(contact)
         device = self.known.get(contact.hardware_id) or Device(
-            id=f"dev_{len(self.known)}",
+            id=f"{self.prefix}{len(self.known)}",
             kind=contact.kind,
             hardware_id=contact.hardware_id,
             name=contact.name,
@@ -157,6 +158,7 @@ class Scene:
     gate: AccessGate | None = None
     witness: DeviceEventSink | None = None
     speakers: SpeakerRecognition | None = None
+    wake_arbiter: WakeArbiter = field(default_factory=lambda: WakeArbiter(LoopClock()))
 
     def door(self) -> XiaozhiDoor:
         engines = EngineSet(
@@ -181,6 +183,7 @@ class Scene:
             self.settings,
             "1.2.3",
             {"spk_1": 70}.get,
+            self.wake_arbiter,
         )
 
     def with_dialogue(self, **values: Any) -> "Scene":

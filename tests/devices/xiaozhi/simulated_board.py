@@ -56,13 +56,13 @@ class Broken(Exception):
     """The server did something that crashes a board."""
 
 
-def speech(*words: str, word_ms: int = 420) -> list[bytes]:
+def speech(*words: str, word_ms: int = 420, level: int = 9000) -> list[bytes]:
     """Returns packets of 60 ms at 16 kHz, as a board's encoder makes them."""
     rate, step = 16_000, 960
     parts = []
     for word in words:
         time_s = np.arange(rate * word_ms // 1000) / rate
-        tone = 9000 * np.sin(2 * math.pi * WORDS[word] * time_s)
+        tone = level * np.sin(2 * math.pi * WORDS[word] * time_s)
         parts.append(tone.astype(np.int16))
         parts.append(np.zeros(rate * 60 // 1000, np.int16))
     pcm = np.concatenate(parts)
@@ -260,13 +260,13 @@ class Board:
         await self.tell({"type": "listen", "state": "start", "mode": self.mode})
         self._changed.set()
 
-    async def wake(self) -> None:
+    async def wake(self, text: str = 'say "hi"', level: int = 9000) -> None:
         """Sends a wake word before it listens; its text is not escaped."""
         assert self.ws is not None
-        for packet in speech("four"):
+        for packet in speech("four", level=level):
             await self.ws.send_bytes(self.framed(packet))
-        text = '{"session_id":"%s","type":"listen","state":"detect","text":"say "hi""}'
-        await self.ws.send_str(text % self.session_id)
+        message = '{"session_id":"%s","type":"listen","state":"detect","text":"%s"}'
+        await self.ws.send_str(message % (self.session_id, text))
 
     async def hang_up(self) -> None:
         """Drops its TCP connection."""

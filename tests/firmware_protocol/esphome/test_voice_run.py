@@ -115,3 +115,10 @@ def test_an_abandoned_run_sends_nothing_more() -> None:
     run.abandon()
     assert events(run, *STEPS) == []
     assert run.fail("broken", "It broke") == []
+
+
+def test_a_run_that_lost_its_wake_word_ends_without_an_error() -> None:
+    run = VoiceRun(URL, "dev_1", has_raw_speaker=False)
+    assert run.takes_audio
+    assert names(run.lose()) == ["RUN_END"]
+    assert (run.is_over, run.takes_audio, run.lose(), run.start()) == (True, False, [], [])

@@ -28,6 +28,7 @@ from firmware_protocol.xiaozhi.state_machine import (
     Dialogue,
     DialogueAction,
     DialogueSettings,
+    ReportWakeWord,
     SendMessage,
 )
 
@@ -106,7 +107,7 @@ def test_our_hello_is_sent_at_once_and_complete() -> None:
 def test_audio_before_listen_is_ignored() -> None:
     dialogue = begun(mode=None)
     assert not dialogue.takes_audio
-    assert dialogue.receive(ListenDetect(text="hi esp"), 0.1) == []
+    assert dialogue.receive(ListenDetect(text="hi esp"), 0.1) == [ReportWakeWord("hi esp")]
     assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [BeginInput("auto")]
     assert dialogue.takes_audio
 
@@ -129,7 +130,7 @@ def test_a_text_while_listening_is_a_typed_message_and_is_answered() -> None:
 
 def test_a_text_without_listening_is_answered_after_a_moment() -> None:
     dialogue = begun(mode=None)
-    assert dialogue.receive(ListenDetect(text="hi"), 1.0) == []
+    assert dialogue.receive(ListenDetect(text="hi"), 1.0) == [ReportWakeWord("hi")]
     assert dialogue.tick(1.4, is_answering=False) == []
     assert dialogue.tick(1.5, is_answering=False) == [
         SendMessage(SttMessage("hi")),
@@ -143,6 +144,33 @@ def test_a_wake_word_before_listening_is_not_answered() -> None:
     dialogue.receive(ListenDetect(text="hi esp"), 1.0)
     dialogue.receive(ListenStart(mode="auto"), 1.1)
     assert dialogue.tick(9, is_answering=False) == []
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_device_that_lost_its_wake_word_is_left_once_it_listens(is_late: bool) -> None:
+    """Before, it would report an error because it could not send `listen start`."""
+    dialogue = begun(mode=None)
+    dialogue.receive(ListenDetect(text="hi esp"), 1.0)
+    assert (dialogue.is_waiting, dialogue.takes_audio) == (True, False)
+    if is_late:
+        dialogue.receive(ListenStart(mode="auto"), 1.1)
+        assert (dialogue.is_waiting, dialogue.takes_audio) == (False, True)
+    dialogue.wake_word_lost(1.2)
+    assert (dialogue.is_waiting, dialogue.takes_audio) == (False, False)
+    if not is_late:
+        assert dialogue.tick(1.3, is_answering=False) == []
+        dialogue.receive(ListenStart(mode="auto"), 1.3)
+    left = [CloseConnection("another_device_answers")]
+    assert dialogue.tick(1.3, is_answering=False) == left
+
+
+def test_a_device_that_lost_its_wake_word_and_never_listens_is_left() -> None:
+    dialogue = begun(mode=None)
+    dialogue.receive(ListenDetect(text="hi esp"), 1.0)
+    dialogue.wake_word_lost(1.2)
+    assert dialogue.tick(1.6, is_answering=False) == []  # it was no typed text
+    left = [CloseConnection("another_device_answers")]
+    assert dialogue.tick(1.7, is_answering=False) == left
 
 
 def test_the_length_of_a_typed_text_is_limited() -> None:

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from core.errors import StorageError
+from devices.fleet.arbitration import WakeLevel
 from devices.registry.machines import MachineRow, MachineSnapshot
 from devices.wake_claims import WakeClaim
 from server.machines.claims import RoomClaims
@@ -15,6 +16,10 @@ from server.machines.table import MachineTable
 from tests.server.machines.rows import row
 
 ROOM = "kitchen"
+
+
+def level_of(level_db: float | None) -> WakeLevel | None:
+    return None if level_db is None else WakeLevel(level_db)
 
 
 @dataclass
@@ -60,7 +65,9 @@ class Site:
     async def wake(self, **levels_db: float | None) -> dict[str, bool]:
         """Lets devices `dN` of the servers N claim at once; returns their verdicts."""
         asked = {
-            name: self.servers[int(name[1:])].ask(WakeClaim(ROOM, name, level_db))
+            name: self.servers[int(name[1:])].ask(
+                WakeClaim(ROOM, f"okay {ROOM}", name, level_of(level_db))
+            )
             for name, level_db in levels_db.items()
         }
         return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))

@@ -10,6 +10,7 @@ from core.queues import Outbox
 from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
 from devices.notices.notification_urls import AudioUrlPolicy
+from devices.wake_arbiter import plain_wake_word
 from devices.willow.was.socket.notifications import NotificationQueue
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
@@ -88,6 +89,11 @@ class WillowConnection:
         return self.config.get("multiwake") is True
 
     @property
+    def wake_word(self) -> str:
+        """Wake word of its configuration; empty: none is set."""
+        return str(self.config.get("wake_word", ""))
+
+    @property
     def is_was_mode(self) -> bool:
         """True if it leaves commands to this server."""
         return self.config.get("was_mode") is True
@@ -99,6 +105,21 @@ class WillowConnection:
     @property
     def timing(self) -> Mapping[str, float] | None:
         return self._timing
+
+    # `WakeContender`, used by the arbitration of wake words.
+
+    connects_when_woken = False
+
+    @property
+    def contender_id(self) -> str:
+        return self.device.id
+
+    @property
+    def contender_area(self) -> str:
+        return self.device.area
+
+    def listens_for(self, wake_word: str) -> bool:
+        return self.is_multiwake and plain_wake_word(self.wake_word) == wake_word
 
     def set_activity(self, activity: DeviceActivity) -> None:
         """Records the activity, for presence."""

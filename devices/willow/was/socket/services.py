@@ -12,7 +12,7 @@ from devices.willow.was.settings_store import WillowSettingsStore
 from devices.willow.was.socket.commands import DeviceCommands
 from devices.willow.was.socket.connection import FirmwareUpdate
 from devices.willow.was.socket.notifications import NotificationIds
-from devices.willow.was.socket.wake import WakeArbiter
+from devices.willow.was.socket.wake import WillowWakeWords
 from pipeline.session.one_shot import OneShotResponses
 
 MAX_LOGGED_REFUSALS = 256
@@ -27,7 +27,7 @@ class WasServices:
     presence: Presence
     store: WillowSettingsStore
     connected_devices: WillowDevices
-    wake_arbiter: WakeArbiter
+    wake_words: WillowWakeWords
     commands: DeviceCommands
     one_shot_responses: OneShotResponses
     notification_ids: NotificationIds

@@ -142,9 +142,9 @@ class DeviceSession:
     async def _handle(self, connection: WillowConnection, message: FromDevice) -> None:
         match message:
             case WakeStart(volume_db):
-                self._services.wake_arbiter.wake_started(connection, volume_db)
+                self._services.wake_words.wake_started(connection, volume_db)
             case WakeEnd():
-                self._services.wake_arbiter.wake_ended(connection)
+                self._services.wake_words.wake_ended(connection)
             case Endpoint(text, language):
                 self._services.commands.endpoint(connection, text, language)
             case GetConfig():
@@ -202,7 +202,7 @@ class DeviceSession:
             await self._configure(connection, "asked" if self._wants_config else "changed")
             return
         if device.area != connection.device.area:
-            self._services.wake_arbiter.device_left(connection)
+            self._services.wake_words.device_moves(connection)
         has_new_profile = device.profile != connection.device.profile
         connection.device = device
         if has_new_profile:
@@ -225,7 +225,7 @@ class DeviceSession:
         former = stack.enter_context(services.presence.connected(device.id, connection))
         if former is not None:
             await former.close()
-        stack.callback(services.wake_arbiter.device_left, connection)
+        stack.enter_context(services.wake_words.connected(connection))
         stack.enter_context(services.connected_devices.connected(connection))
         conversation = services.one_shot_responses.conversation(device.id)
         conversation.sessions.append(connection)
@@ -322,7 +322,7 @@ class DeviceSession:
 
     def _forget(self) -> None:
         if self._connection is not None:
-            self._services.wake_arbiter.forget(self._connection.device.id)
+            self._services.wake_words.forget(self._connection.device.id)
             self._services.commands.forget(self._connection.device.id)
 
     def _log_refusal(self, device: Device) -> None:

@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from core.net.ip_addresses import IpNetwork
 from devices.fleet.presence import Presence
+from devices.wake_arbiter import WakeArbiter
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes
@@ -38,6 +39,8 @@ class Scene:
     inference: Inference = field(default_factory=Inference)
     networks: tuple[IpNetwork, ...] = field(default_factory=lambda: networks_of((), "test"))
     groups: tuple[tuple[str, ...], ...] = ()
+    wake_arbiter: WakeArbiter | None = None
+    "That of other doors; None: one of its own."
     audio_hosts: tuple[str, ...] = ()
     sends_secrets: bool = False
     trusts_this_machine: bool = True
@@ -55,6 +58,7 @@ class Server:
     url: str
     door: WasDoor
     presence: Presence
+    wake_arbiter: WakeArbiter
     counts: Counts
     scene: Scene
     stack: AsyncExitStack
@@ -92,10 +96,10 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
     """Runs a server; afterwards nothing of its devices may be left."""
     willow = scene.inference.door()
     presence, counts = Presence(), Counts()
+    wake_arbiter = scene.wake_arbiter or WakeArbiter(LoopClock(), scene.groups)
     chosen = WasSettings(
         networks=scene.networks,
         trusts_this_machine=scene.trusts_this_machine,
-        groups=scene.groups,
         audio_hosts=scene.audio_hosts,
         sends_secrets=scene.sends_secrets,
         folder=scene.folder,
@@ -111,17 +115,18 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         counts,
         scene.inference.guard,
         chosen,
+        wake_arbiter,
     )
     willow._device_lookup = ConnectedDeviceLookup(was)
     gate = AccessGate(is_local=scene.is_local, key=KEY)
     async with asyncio.TaskGroup() as tasks:
-        runs = [tasks.create_task(willow.run()), tasks.create_task(was.run())]
+        runs = [tasks.create_task(one.run()) for one in (willow, was, wake_arbiter)]
         async with serving(was_routes(was, routes(willow)), gate=gate) as plain:
             url = str(plain._base_url).rstrip("/")
             async with AsyncExitStack() as stack:
                 client = ClientSession(url, headers={"Authorization": f"Bearer {KEY}"})
                 await stack.enter_async_context(client)
-                yield Server(client, plain, url, was, presence, counts, scene, stack)
+                yield Server(client, plain, url, was, presence, wake_arbiter, counts, scene, stack)
             await _until(lambda: not was._open_count)
         for one in runs:
             one.cancel()

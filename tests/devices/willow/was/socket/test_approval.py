@@ -123,8 +123,8 @@ def test_a_forgotten_device_must_register_again() -> None:
         door = server.door
         assert (
             door.commands._queues,
-            door.wake_arbiter._latest,
-            door.wake_arbiter._arbitration._levels,
+            door.wake_words._latest,
+            server.wake_arbiter._arbitration._levels,
         ) == (
             {},
             {},

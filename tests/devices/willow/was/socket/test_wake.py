@@ -8,10 +8,13 @@ from functools import partial
 
 import pytest
 
+from devices.fleet.arbitration import WakeLevel
 from devices.fleet.directory import DeviceProfile
-from devices.wake_claims import WakeClaim
+from devices.wake_arbiter import WakeArbiter
+from devices.wake_claims import WakeClaim, WakeClaims
 from tests.devices.willow.was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow.was.simulated_device import SimulatedWillow, Turn
+from tests.pipeline.fakes import LoopClock
 
 pytestmark = pytest.mark.live
 
@@ -93,7 +96,7 @@ def test_a_disconnected_device_is_not_awaited() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         await first.wake(-10.0)
-        await server.until(lambda: server.door.wake_arbiter._latest)
+        await server.until(lambda: server.door.wake_words._latest)
         await first.cut()
         await server.until(lambda: len(server.door.connected_devices.all()) == 1)
         assert (await second.speak(SPEECH, volume=-40.0)).won is True
@@ -115,7 +118,7 @@ def test_after_the_winner_leaves_the_next_wake_word_is_answered(how: str) -> Non
             await far.wake(-30.0)
             await near.break_off(SPEECH)
         await server.until(lambda: len(server.door.connected_devices.all()) == 1)
-        await server.until(lambda: not server.door.wake_arbiter._arbitration._contests)
+        await server.until(lambda: not server.wake_arbiter._arbitration._contests)
         assert far.wake_results() == [False]
         assert (await far.speak(SPEECH, volume=-30.0)).ok is True
         assert far.wake_results() == [False, True]
@@ -212,6 +215,8 @@ def test_ten_devices_answer_a_hundred_wake_words_once_each_room() -> None:
 
 @pytest.mark.parametrize("granted", [True, False])
 def test_the_winner_asks_where_other_servers_may_answer(granted: bool) -> None:
+    claims = WakeClaims()
+
     async def act(server: Server) -> None:
         asked: list[WakeClaim] = []
 
@@ -219,7 +224,6 @@ def test_the_winner_asks_where_other_servers_may_answer(granted: bool) -> None:
             asked.append(claim)
             return granted
 
-        claims = server.door.wake_claims
         claims.ask = answer
         near, far = await server.device(1), await server.device(2)
         before = decodes(server)
@@ -227,7 +231,7 @@ def test_the_winner_asks_where_other_servers_may_answer(granted: bool) -> None:
         assert [turn.won for turn in turns] == [granted, False]
         assert (decodes(server) > before) is granted
         (claim,) = asked
-        assert claim.level_db == -10.0
+        assert claim.level == WakeLevel(-10.0)
         assert claims.rooms() == {claim.room}
 
-    against(act)
+    against(act, Scene(wake_arbiter=WakeArbiter(LoopClock(), claims=claims)))
