@@ -61,6 +61,9 @@ class DeviceLocation:
     "Id in the device directory of the device with the microphone."
     caller: str = ""
     "Name or number of the person on the telephone."
+    caller_id: str = ""
+    """Id of the person of the house whose number the caller has. The telephone network says so, and
+    may be wrong: it gives answers the person's settings, and opens nothing."""
 
 
 UNKNOWN_LOCATION = DeviceLocation()

@@ -80,13 +80,21 @@ class Satellite:
     plays_s: float | None = 0.0
     "Time it plays an answer; None: it never reports."
     continues: bool = False
-    "True: it starts a run after a question and after an announcement that wants one."
+    "True: it starts a run after an answer that is a question."
     obeys_stop: bool = True
     "False: its media player ignores a stop of announcements, as linux-voice-assistant's does."
     fetches: int = 1
     "Times it fetches each URL."
     breaks_off_after: int | None = None
     "Bytes after which it closes a fetch; None: it fetches all."
+    is_successful: bool = True
+    "False: it reports each answer as failed, as linux-voice-assistant does."
+    streams: bool = True
+    "False: it is older than June 2025, and plays an answer from TTS_END on only."
+    greeting: bytes | None = None
+    "Bytes that it answers every connection with, and nothing else; None: it speaks the protocol."
+    listens_when_asked: bool = True
+    "False: it starts no run after an announcement that wants one."
 
     volume: float = 0.5
     is_muted: bool = False
@@ -113,6 +121,8 @@ class Satellite:
     "How each key came."
     connections: list["Connection"] = field(default_factory=list)
     subscriber: "Connection | None" = None
+    waits_s: list[float] = field(default_factory=list)
+    "Time from each request of a URL to its first sound. Firmware waits 2 s."
     first_sound_at: float | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     http: ClientSession = field(init=False, repr=False)
@@ -235,6 +245,10 @@ class Connection:
 
     async def run(self) -> None:
         first = await self._reader.readexactly(1)
+        if self._device.greeting is not None:
+            self._writer.write(self._device.greeting)
+            await self._reader.read()
+            return
         if first == b"\x01":
             device = self._device
             if device.refuses_encryption or not (device.key or device.has_zero_key):
@@ -448,7 +462,7 @@ class Connection:
         device, name = self._device, NAMES[message.event_type]
         data = {one.name: one.value for one in message.data}
         device.events.append((name, data))
-        streams = bool(data.get("tts_start_streaming"))
+        streams = device.streams and bool(data.get("tts_start_streaming"))
         self._light(name, data)
         match name:
             case "INTENT_END":
@@ -497,21 +511,26 @@ class Connection:
     def _end_playing(self) -> None:
         """Reports that it has played, or stopped playing, and listens again if it shall."""
         device = self._device
-        self.send(api.VoiceAssistantAnnounceFinished(success=True))
+        self.send(api.VoiceAssistantAnnounceFinished(success=device.is_successful))
         self._playing.clear()
         self._rest()
-        if device.continues and (self._starts or self._continues):
-            self._starts = self._continues = False
+        is_asked = self._starts and device.listens_when_asked
+        goes_on = self._continues and device.continues
+        self._starts = self._continues = False
+        if (is_asked or goes_on) and device.subscriber is self:
             device.start(phrase="")
         device.note_change()
 
     async def _fetch(self, url: str) -> None:
-        data = b""
+        data, asked_at = b"", asyncio.get_running_loop().time()
         with suppress(ClientError):
             async with self._device.http.get(url) as response:
                 async for chunk in response.content.iter_any():
                     self._device.show("replying")
                     self._note_first_sound()
+                    if not data:
+                        waited_s = asyncio.get_running_loop().time() - asked_at
+                        self._device.waits_s.append(waited_s)
                     data += chunk
                     now = asyncio.get_running_loop().time()
                     self._device.arrivals.append((now, len(data)))

@@ -1,21 +1,16 @@
-"""One connection to a device: what it can do, its runs and its announcements."""
+"""One connection to a device: its runs, its timers, and what a person or a program wants of it."""
 
 import asyncio
 import logging
-import math
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from itertools import takewhile
-from typing import Any
+from dataclasses import dataclass, replace
 
 from aioesphomeapi.client import APIClient
 from aioesphomeapi.core import APIConnectionError
 from aioesphomeapi.model import (
-    DeviceInfo,
     EntityInfo,
-    MediaPlayerInfo,
     VoiceAssistantConfigurationResponse,
     VoiceAssistantEventType,
     VoiceAssistantFeature,
@@ -24,12 +19,14 @@ from aioesphomeapi.model import (
 
 from core.conversation.ids import new_id
 from core.conversation.items import MessageItem, TextPart
-from core.errors import EarshotError, expected_failure, first_error
+from core.errors import EarshotError
 from core.ports import Clock, DeviceLocation, Metrics
 from core.tasks import single_error
+from devices.esphome.announcer import SatelliteAnnouncer
 from devices.esphome.controls import ASK_LIMIT_S, SatelliteControls
 from devices.esphome.conversation_run import ConversationRun, RunEnd
-from devices.esphome.sounds import PATH, Sound, Sounds, chime, choose_format
+from devices.esphome.link import SatelliteAbilities
+from devices.esphome.sounds import PATH, Sound, Sounds, choose_format
 from devices.esphome.timer_changes import TimerChangeKind, timer_changes
 from devices.esphome.wake_words import SatelliteWakeWords
 from devices.fleet.directory import Device
@@ -41,27 +38,16 @@ from devices.fleet.presence import (
     Presence,
 )
 from devices.wake_arbiter import WakeArbiter, plain_wake_word
-from firmware_protocol.esphome.voice_run import MAX_TEXT_CHARS, RunEvent, VoiceRun
+from firmware_protocol.esphome.voice_run import RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import DEFAULT, SessionSettings
-from pipeline.speech.file import SpeechFileOptions, SpeechFiles
-from pipeline.speech.requested_text import RequestedText
+from pipeline.shared.settings import SessionSettings
+from pipeline.speech.file import SpeechFiles
 from pipeline.tools.home import Home, TimerState
 
 logger = logging.getLogger(__name__)
 
-ANNOUNCE_LIMIT_S = 300.0
-"Longest announcement."
-
-QUESTION_S = 10.0
-"""Longest time from the end of an announcement to the run that it starts. A satellite needs half a
-second; a busy network some more."""
-
 USE_WAKE_WORD = 2
 "Flag of a start: the device wants the server to detect the wake word."
-
-CRASHING, REPAIRED = (2025, 8), (2026, 6)
-"First version of ESPHome that may restart when it is asked, and the first that does not again."
 
 HELD_WAIT_S = 60.0
 "Interval of attempts to take over a device that another client holds."
@@ -72,9 +58,6 @@ TIMER_EVENTS: Mapping[TimerChangeKind, VoiceAssistantTimerEventType] = {
     "cancelled": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_CANCELLED,
     "finished": VoiceAssistantTimerEventType.VOICE_ASSISTANT_TIMER_FINISHED,
 }
-
-FOR_ANNOUNCEMENTS = 1
-"Purpose of a format (`MediaPlayerFormatPurpose`)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,68 +75,6 @@ class EspHomeServices:
     "The home whose timers are shown on the devices."
     language: str
     "The server's language, for announcements on devices without one of their own."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SatelliteAbilities:
-    """Abilities of a satellite, as it reported them when it was connected."""
-
-    features: VoiceAssistantFeature
-    player_key: int | None
-    "Key of its media player; None: it has none."
-    formats: tuple[tuple[str, int, bool], ...]
-    "Formats that it plays, as `choose_format` takes them."
-    crashes_when_asked: bool
-    """True for firmware that restarts if a client asks for its wake words while another one is
-    subscribed (ESPHome 2025.8.0 to 2026.5.x, its issue 16728)."""
-
-    @classmethod
-    def of(
-        cls, info: DeviceInfo, entities: Iterable[EntityInfo], api_version: Any
-    ) -> "SatelliteAbilities":
-        """Reads them from what the device says about itself."""
-        players = [one for one in entities if isinstance(one, MediaPlayerInfo)]
-        player = players[0] if players else None
-        return cls(
-            features=VoiceAssistantFeature(info.voice_assistant_feature_flags_compat(api_version)),
-            player_key=player.key if player else None,
-            formats=tuple(
-                (one.format, one.sample_rate, one.purpose == FOR_ANNOUNCEMENTS)
-                for one in (player.supported_formats if player else ())
-            ),
-            crashes_when_asked=CRASHING <= _release(info.esphome_version) < REPAIRED,
-        )
-
-    @property
-    def has_raw_speaker(self) -> bool:
-        """True if it plays sound that it is sent, and fetches none."""
-        can_fetch = VoiceAssistantFeature.ANNOUNCE in self.features or self.player_key is not None
-        return VoiceAssistantFeature.SPEAKER in self.features and not can_fetch
-
-    @property
-    def can_be_started(self) -> bool:
-        """True if it can be told to listen after an announcement."""
-        return VoiceAssistantFeature.START_CONVERSATION in self.features
-
-    @property
-    def can_announce(self) -> bool:
-        """True if it plays announcements."""
-        return VoiceAssistantFeature.ANNOUNCE in self.features
-
-
-@dataclass(slots=True)
-class _OpenQuestion:
-    """The words of an announcement after which the device begins to listen by itself. The next run
-    answers them, so the assistant has to know them."""
-
-    text: str = ""
-    until: float = math.inf
-    "Monotonic seconds after which a run has another reason."
-
-    def take(self, now: float) -> str:
-        """Returns the words if they are fresh, and forgets them."""
-        text, self.text = self.text, ""
-        return text if now <= self.until else ""
 
 
 class EspHomeConnection:
@@ -192,10 +113,11 @@ class EspHomeConnection:
         self._requested: ConversationRun | None = None
         self._is_requested = asyncio.Event()
         self._voice_runs: dict[ConversationRun, tuple[VoiceRun, Sound]] = {}
-        self._is_announcing = False
-        self._announced: Sound | None = None
-        "Sound of the announcement that is made or played."
-        self._question = _OpenQuestion()
+        self._announcer = SatelliteAnnouncer(
+            client, device, abilities, services, settings, self._format, self._url_of
+        )
+        self._asked: asyncio.Future[str | None] | None = None
+        "Gets the words that answer the question of a program; None: none is asked."
         self._tasks: asyncio.TaskGroup | None = None
         self._closed = asyncio.Event()
 
@@ -205,7 +127,7 @@ class EspHomeConnection:
     def activity(self) -> DeviceActivity:
         if self._current is not None:
             return self._current.activity
-        return "speaking" if self._is_announcing else "idle"
+        return "speaking" if self._announcer.is_announcing else "idle"
 
     async def notify(self, notice: DeviceNotification) -> bool:
         """Speaks the text after a chime. A URL is not passed on. Returns False while the device is
@@ -213,10 +135,7 @@ class EspHomeConnection:
         is_possible = self._abilities.can_announce and bool(notice.text.strip())
         if self._is_busy or not is_possible or self._tasks is None:
             return False
-        started = asyncio.get_running_loop().create_future()
-        self._is_announcing = True
-        self._tasks.create_task(self._announce(notice, started), name="esphome-announcement")
-        return bool(await started)
+        return await self._announcer.announce(self._tasks, notice)
 
     @property
     def can_be_started(self) -> bool:
@@ -239,10 +158,26 @@ class EspHomeConnection:
 
     async def stop(self) -> None:
         """See `StoppableDevice`."""
-        if self._announced is not None:
-            self._announced.close()
+        if self._announcer.close_sound():
             self.stop_playing()
         await self._handle_stop(is_abort=True)
+
+    @property
+    def can_be_asked(self) -> bool:
+        """See `AskableDevice`. Old firmware and raw speakers do not listen by themselves."""
+        return self._abilities.can_announce and self._abilities.can_be_started
+
+    async def ask(self, question: str) -> str | None:
+        """See `AskableDevice`. The device starts a run when it has played the question. If nobody
+        speaks then, the button starts another one."""
+        if not self.can_be_asked or self._asked is not None:
+            return None
+        self._asked = words = asyncio.get_running_loop().create_future()
+        try:
+            notice = DeviceNotification(text=question, starts_conversation=True)
+            return await words if await self.notify(notice) else None
+        finally:
+            self._asked = None
 
     async def restart(self) -> bool:
         return False
@@ -277,6 +212,8 @@ class EspHomeConnection:
                         task.cancel()
         finally:
             self._tasks = None
+            if self._asked is not None and not self._asked.done():
+                self._asked.set_result(None)
             self._unsubscribe()
 
     def _subscribe(self) -> None:
@@ -379,6 +316,8 @@ class EspHomeConnection:
             self._drop(self._requested)
         if self._current is not None:
             self._current.replace()
+        if phrase and self._asked is not None and not self._asked.done():
+            self._asked.set_result(None)  # the user wants the assistant instead
         self._requested = self._new_run()
         if phrase:  # not after a button, nor in a conversation that continues
             self.wake_words.report(self._requested, phrase)
@@ -427,7 +366,8 @@ class EspHomeConnection:
 
     @property
     def _is_busy(self) -> bool:
-        return self._current is not None or self._requested is not None or self._is_announcing
+        is_talking = self._current is not None or self._requested is not None
+        return is_talking or self._announcer.is_announcing
 
     def _can_start(self) -> bool:
         has_microphone = VoiceAssistantFeature.API_AUDIO in self._abilities.features
@@ -448,6 +388,7 @@ class EspHomeConnection:
             self._services.clock,
             self._services.presence.note_change,
             has_raw_speaker=self._abilities.has_raw_speaker,
+            question=self._asked if self._asked and not self._asked.done() else None,
         )
         self._voice_runs[run] = (voice_run, sound)
         return run
@@ -474,14 +415,16 @@ class EspHomeConnection:
 
     async def _converse(self, run: ConversationRun) -> RunEnd:
         services, device = self._services, self._device
+        settings = self._settings()
         async with services.sessions.open(
-            self._settings(),
+            settings if run.question is None else replace(settings, answers=False),
             paced_by="client",
             conversation_id=device.id,
             place=DeviceLocation(device.area, device.id),
             door="esphome",
         ) as session:
-            if question := self._question.take(services.clock.now()):
+            question = self._announcer.take_question()
+            if question and run.question is None:
                 session.add_item(MessageItem(new_id("item"), "assistant", (TextPart(question),)))
             try:
                 end = await run.run(session)
@@ -512,68 +455,6 @@ class EspHomeConnection:
         self.wake_words.forget(run)
         self._services.sounds.drop(sound)
 
-    # Announcements.
-
-    async def _announce(self, notice: DeviceNotification, started: "asyncio.Future[bool]") -> None:
-        """Plays an announcement. started: gets True as soon as the device is told to play it."""
-        kind, sounds = self._format.kind, self._services.sounds
-        self._announced = sound = sounds.open(kind)
-        bell = sounds.open(kind)
-        starts = notice.starts_conversation and self._abilities.can_be_started
-        try:
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    reading = tasks.create_task(self._read(notice, sound))
-                    # Firmware waits 2 s for the first sound, so there must be some.
-                    if not await sound.has_started():
-                        return
-                    bell.write(chime(self._format))
-                    bell.complete()
-                    if not started.done():
-                        started.set_result(True)
-                    if starts:
-                        self._question = _OpenQuestion(notice.text)
-                    await self._client.send_voice_assistant_announcement_await_response(
-                        self._url_of(sound),
-                        ANNOUNCE_LIMIT_S,
-                        notice.text[:MAX_TEXT_CHARS],
-                        self._url_of(bell),
-                        starts,
-                    )
-                    reading.cancel()  # it may have been stopped on the device
-            finally:
-                sounds.drop(sound)
-                sounds.drop(bell)
-                self._question.until = self._services.clock.now() + QUESTION_S
-        except* (EarshotError, APIConnectionError) as errors:
-            failure = expected_failure(first_error(errors))
-            code = "announcement_failed" if failure is None else failure.code
-            self._services.presence.note_error(self._device.id, code)
-        finally:
-            self._is_announcing, self._announced = False, None
-            if not started.done():
-                started.set_result(False)
-            self._services.presence.note_change()
-
-    async def _read(self, notice: DeviceNotification, sound: Sound) -> None:
-        """Speaks an announcement into a sound. Raises EarshotError."""
-        settings = self._settings()
-        voice = notice.voice or settings.voice
-        options = SpeechFileOptions(
-            notice.language or settings.language or self._services.language,
-            None if voice == DEFAULT else voice,
-            settings.speed,
-        )
-        file = self._services.speech_files.file(
-            RequestedText.of(notice.text), options, self._format.kind, self._format.rate_hz
-        )
-        try:
-            async with aclosing(file.chunks()) as chunks:
-                async for chunk in chunks:
-                    sound.write(chunk)
-        finally:
-            sound.complete()
-
     def _url_of(self, sound: Sound) -> str:
         return f"{self._base_url}{PATH}/{sound.name}"
 
@@ -586,9 +467,3 @@ def _own_host(client: APIClient) -> str:
         probe.connect((peer, client.port))  # sends nothing, but chooses the route
         host = str(probe.getsockname()[0])
     return f"[{host}]" if ":" in host else host
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Returns (2026, 6) for `2026.6.1`; the numbers before the first other text if it has some."""
-    parts = takewhile(str.isdecimal, version.split(".")[:2])
-    return tuple(int(part) for part in parts)

@@ -137,8 +137,11 @@ class ConversationRun:
         on_change: Callable[[], None],
         *,
         has_raw_speaker: bool,
+        question: "asyncio.Future[str | None] | None" = None,
     ) -> None:
-        """on_change: called when the activity may have changed."""
+        """on_change: called when the activity may have changed. question: gets the words, which the
+        assistant then does not answer; None: they are for the assistant."""
+        self.question = question
         self.microphone = MicrophoneAudio(clock)
         self.marks: Mapping[str, float] | None = None
         "Marks of its turn; None: the turn is not over."
@@ -261,6 +264,11 @@ class ConversationRun:
                 self._send(voice_run.transcript(text))
                 if voice_run.is_over:
                     self._finish("failed")
+                elif self.question is not None:
+                    if not self.question.done():
+                        self.question.set_result(text)
+                    self._send(voice_run.finish("", continues=False))
+                    self._finish("answered")
                 elif voice_run.phase == "thinking":
                     answered = self._answered(session)
                     self._work.append(tasks.create_task(answered, name="esphome-answer"))

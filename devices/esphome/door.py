@@ -20,9 +20,9 @@ from core.ports import WorkGuard
 from core.tasks import Backoff, single_error
 from devices.esphome.adoption.discovery import FoundSatellites
 from devices.esphome.adoption.satellite_store import AdoptedSatellites
-from devices.esphome.connection import EspHomeConnection, EspHomeServices, SatelliteAbilities
+from devices.esphome.connection import EspHomeConnection, EspHomeServices
 from devices.esphome.errors import SETTLE_S, failure_of
-from devices.esphome.link import CONNECT_LIMIT_S, claims_of, connected
+from devices.esphome.link import CONNECT_LIMIT_S, SatelliteAbilities, claims_of, connected
 from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from devices.fleet.directory import Device, DeviceDirectory
 from devices.notices.announcements import wait_for_any

@@ -81,6 +81,17 @@ class PersonProfile(AnswerProfile):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallingPerson:
+    """Person whose telephone number a caller has, as the telephone network says. It may be
+    forged."""
+
+    id: str
+    name: str
+    language: str
+    "Language of the person's profile, ISO 639-1; empty: none."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionProfile(AnswerProfile):
     """Settings with which the sessions of a device or of a named key begin. An empty or None value
     means the server's setting."""

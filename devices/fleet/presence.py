@@ -84,7 +84,12 @@ class ConnectedDevice(Protocol):
 
 @runtime_checkable
 class AskableDevice(Protocol):
-    """A connected device on which a program can ask somebody a question."""
+    """A connected device on which a program can ask somebody a question, if its firmware can."""
+
+    @property
+    def can_be_asked(self) -> bool:
+        """True if it listens after a question. It may be busy now, all the same."""
+        ...
 
     async def ask(self, question: str) -> str | None:
         """Speaks a question and returns the words that are said after it. The assistant does not

@@ -21,19 +21,23 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from core.access.named_key import CALLER_KEY, NamedKey
 from core.conversation.ids import new_id
 from core.conversation.speakers import HeardVoice, SpeakerProfile, VoiceVector, mean_vector
-from core.errors import Conflict, NotFound, RequestError, StorageError
+from core.errors import Conflict, Forbidden, NotFound, RequestError, StorageError
 from core.ports import Clock
-from devices.fleet.directory import PersonProfile
+from devices.fleet.directory import CallingPerson, PersonProfile
 from devices.registry.database import Database
 from devices.registry.kept_conversations import check_key
 from devices.registry.queries import known_profile
-from devices.registry.tables import speakers, voice_samples
+from devices.registry.tables import speakers, telephone_numbers, voice_samples
+from devices.telephone.number import telephone_number
 from pipeline.shared.settings import SessionSettings
 
 logger = logging.getLogger(__name__)
 
 MAX_SPEAKERS = 50
 "Most people of one key: a house, not a crowd, in which some would have almost the same voice."
+
+MAX_NUMBERS = 5
+"Most telephone numbers of one person: at home, mobile, at work, and some that are old."
 
 MAX_SAMPLES = 20
 "Most recordings of one person. More of them change the mean no longer."
@@ -85,6 +89,8 @@ class EnrolledSpeaker:
     profile: PersonProfile
     followed: datetime | None = None
     "Time when the server last added a recording by itself."
+    telephone_numbers: tuple[str, ...] = field(default=(), repr=False)
+    "Numbers from which the person calls, in the form of E.164."
 
     def is_known_to(self, model: str) -> bool:
         """Returns whether a recording of the person was learned by this model."""
@@ -145,6 +151,14 @@ class EnrolledSpeakers:
     def _person(self, speaker_id: str) -> EnrolledSpeaker | None:
         everybody = (person for people in self._people.values() for person in people)
         return next((person for person in everybody if person.id == speaker_id), None)
+
+    def person_with_number(self, number: str) -> CallingPerson | None:
+        """Returns the owner's person with this telephone number, in the form of E.164."""
+        for person in self._people.get(OWNER, ()):
+            if number in person.telephone_numbers:
+                language = person.profile.language
+                return CallingPerson(id=person.id, name=person.name, language=language)
+        return None
 
     def wants_sample(self, speaker_id: str) -> bool:
         """Returns whether the server follows the voice of this person, and a new recording is
@@ -263,6 +277,50 @@ class EnrolledSpeakers:
         await self.load()
         return self.find(speaker_id)
 
+    async def set_telephone_numbers(
+        self, speaker_id: str, numbers: Sequence[str]
+    ) -> EnrolledSpeaker:
+        """Replaces the telephone numbers of a person of the owner. Calls belong to the owner, so
+        they do not know the people of named keys.
+
+        Raises RequestError for what is no number and for too many, Forbidden for a person of a
+        named key, NotFound speaker_not_found, Conflict number_exists, StorageError.
+        """
+        if caller_of() != OWNER:
+            raise Forbidden(
+                "only people of the server's own key can have telephone numbers: calls do not know"
+                " those of a named key"
+            )
+        wanted = tuple(dict.fromkeys(map(telephone_number, numbers)))
+        if len(wanted) > MAX_NUMBERS:
+            raise RequestError(
+                f"{len(wanted)} telephone numbers, at most {MAX_NUMBERS} are allowed",
+                code="invalid_value",
+                param="telephone_numbers",
+            )
+
+        def work(connection: Connection) -> None:
+            is_person = (speakers.c.owner == OWNER) & (speakers.c.id == speaker_id)
+            if connection.execute(select(speakers.c.id).where(is_person)).first() is None:
+                raise _not_found(speaker_id)
+            is_theirs = telephone_numbers.c.speaker_id == speaker_id
+            connection.execute(delete(telephone_numbers).where(is_theirs))
+            taken = select(speakers.c.name, telephone_numbers.c.number).join(telephone_numbers)
+            found = connection.execute(taken.where(telephone_numbers.c.number.in_(wanted))).first()
+            if found is not None:
+                raise Conflict(
+                    f"{found.number} is a number of {found.name!r} already",
+                    code="number_exists",
+                    param="telephone_numbers",
+                )
+            if wanted:
+                rows = [{"number": one, "speaker_id": speaker_id} for one in wanted]
+                connection.execute(insert(telephone_numbers), rows)
+
+        await self._database.run(work)
+        await self.load()
+        return self.find(speaker_id)
+
     async def delete(self, speaker_id: str) -> None:
         """Deletes a person of the caller with all vectors. Raises NotFound speaker_not_found,
         StorageError."""
@@ -311,11 +369,16 @@ def _read_all(connection: Connection) -> Mapping[str, tuple[EnrolledSpeaker, ...
         if row.is_followed:
             followed[row.speaker_id] = row.added
         samples.setdefault(row.speaker_id, []).append(sample)
+    numbers: dict[str, tuple[str, ...]] = {}
+    for row in connection.execute(select(telephone_numbers).order_by(telephone_numbers.c.number)):
+        numbers[row.speaker_id] = (*numbers.get(row.speaker_id, ()), row.number)
     people: dict[str, tuple[EnrolledSpeaker, ...]] = {}
     for row in connection.execute(select(speakers).order_by(speakers.c.name)):
         heard = tuple(samples.get(row.id, ()))
         profile, last = _profile(row), followed.get(row.id)
-        person = EnrolledSpeaker(row.id, row.name, row.created, heard, profile, last)
+        person = EnrolledSpeaker(
+            row.id, row.name, row.created, heard, profile, last, numbers.get(row.id, ())
+        )
         people[row.owner] = (*people.get(row.owner, ()), person)
     return people
 

@@ -193,6 +193,19 @@ person_list_items = Table(
     Index("person_list_items_by_speaker", "speaker_id"),
 )
 
+telephone_numbers = Table(
+    "telephone_numbers",
+    metadata,
+    Column("number", String(16), primary_key=True),  # E.164: + and at most 15 digits
+    Column(
+        "speaker_id",
+        String(40),
+        ForeignKey("speakers.id", ondelete="CASCADE", name="telephone_numbers_speaker"),
+        nullable=False,
+    ),
+    Index("telephone_numbers_by_speaker", "speaker_id"),
+)
+
 voice_ratings = Table(
     "voice_ratings",
     metadata,

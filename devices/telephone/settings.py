@@ -16,12 +16,16 @@ class TelephoneSettings:
     "Networks whose AudioSocket connections are accepted."
     call_uuids: frozenset[UUID] = frozenset()
     "UUIDs whose calls are answered; empty: every UUID."
+    caller_uuid: UUID | None = None
+    """UUID with zeros in place of its last 15 digits, where calls have the caller's number. None:
+    no call has one."""
     twilio_auth_token: str = field(default="", repr=False)
     "Secret of the Twilio account, with which it signs requests; empty: the door is closed."
     twilio_url: str = ""
     "URL of this server as Twilio calls it, such as https://voice.example.com; empty: as requested."
     allowed_callers: frozenset[str] = frozenset()
-    "Telephone numbers whose Twilio calls are answered; empty: every number."
+    """Telephone numbers whose calls through Twilio, or with a number in their UUID, are answered;
+    empty: every number."""
     callers: Mapping[str, str] = field(default_factory=dict[str, str])
     "Name of a caller by telephone number, or by the UUID of AudioSocket in lower case."
     greeting: str = ""

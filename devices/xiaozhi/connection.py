@@ -160,6 +160,11 @@ class XiaozhiConnection:
         """See `StartableDevice`. A board in auto mode listens after each sentence."""
         return self._is_here
 
+    @property
+    def can_be_asked(self) -> bool:
+        """See `AskableDevice`."""
+        return self._is_here
+
     async def ask(self, question: str) -> str | None:
         """See `AskableDevice`. A board in auto mode listens after each sentence of the server."""
         return await self._session.ask(question) if self._is_here else None

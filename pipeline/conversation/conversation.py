@@ -2,11 +2,11 @@
 now."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from core.access.named_key import CALLER_KEY, NamedKey
 from core.conversation.ids import new_id
@@ -37,6 +37,26 @@ class AnnouncementSession(Protocol):
 
     def say(self, text: str) -> bool:
         """Speaks `text` unasked. Returns False if the session cannot."""
+        ...
+
+
+@runtime_checkable
+class RoomSession(AnnouncementSession, Protocol):
+    """A session whose client can say in which room it stands."""
+
+    @property
+    def area(self) -> str:
+        """Name of the room; empty: the client does not say."""
+        ...
+
+    @property
+    def conversation_key(self) -> str:
+        """Identifies its conversation among those of all keys."""
+        ...
+
+    async def ask(self, question: str) -> str | None:
+        """Speaks a question and returns the words that are said after it. None: it cannot. Waits
+        until it is cancelled."""
         ...
 
 
@@ -255,6 +275,18 @@ class Conversations:
         if conversation is None:
             return False
         return any(session.say(text) for session in reversed(conversation.sessions))
+
+    def sessions_by_area(self) -> Mapping[str, Sequence[RoomSession]]:
+        """Returns the sessions whose clients say in which room they stand, by that room. Those of
+        other named keys are left out: their holders are not trusted with questions."""
+        caller = CALLER_KEY.get()
+        found: dict[str, list[RoomSession]] = {}
+        for conversation in self._conversations.values():
+            if conversation.owner is None or conversation.owner == caller:
+                for session in conversation.sessions:
+                    if isinstance(session, RoomSession) and session.area:
+                        found.setdefault(session.area, []).append(session)
+        return found
 
     def _find(self, conversation_id: str | None) -> Conversation | None:
         """Returns the caller's conversation with this id."""

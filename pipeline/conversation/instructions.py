@@ -21,6 +21,12 @@ CALLER = (
 )
 "Sentence about a telephone call, with the field {caller}, in the language of all instructions."
 
+KNOWN_CALLER = (
+    "The user calls by telephone, from the number of {caller}, a person of the house, and is"
+    " probably this person. The telephone network may be wrong."
+)
+"The same for a number that belongs to a person."
+
 
 class InstructionTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Built-in instructions in one language."""
@@ -67,7 +73,7 @@ class DefaultInstructions:
         if place.area:
             parts.append(texts.room.replace("{area}", place.area))
         if place.caller:
-            parts.append(CALLER.replace("{caller}", place.caller))
+            parts.append(_caller_sentence(place))
         return "\n\n".join(parts)
 
 
@@ -84,8 +90,13 @@ def add_location(instructions: str, place: DeviceLocation) -> str:
             "Commands that name no other area mean this one."
         )
     if place.caller:
-        parts.append(CALLER.replace("{caller}", place.caller))
+        parts.append(_caller_sentence(place))
     return "\n\n".join(parts)
+
+
+def _caller_sentence(place: DeviceLocation) -> str:
+    sentence = KNOWN_CALLER if place.caller_id else CALLER
+    return sentence.replace("{caller}", place.caller)
 
 
 @cache

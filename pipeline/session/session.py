@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import NoReturn
 
 from core.audio import AudioFrame, Pcm
@@ -267,6 +268,8 @@ class Session:
             self._responses.finish_without_response()
         if settings != self.settings:
             self._responses.settings_changed()
+        if settings.area or self.settings.area:
+            self._conversation.place = replace(self._conversation.place, area=settings.area)
         is_other_asr = settings.asr != self.settings.asr
         self._settings.replace(settings)
         if is_other_asr and self.running.is_set():
@@ -285,6 +288,16 @@ class Session:
     def settings(self) -> SessionSettings:
         """Settings that are in force now."""
         return self._settings()
+
+    @property
+    def area(self) -> str:
+        """Room in which its client says that it stands; empty: it does not say."""
+        return self.settings.area
+
+    @property
+    def conversation_key(self) -> str:
+        """Identifies its conversation among those of all keys."""
+        return self._conversation.key
 
     @property
     def fallback_padding(self) -> AsrPadding | None:

@@ -123,6 +123,7 @@ class Sessions:
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
+            conversation.person_id = place.caller_id or conversation.person_id
         with (
             self._places.take(reserved_places),
             self.key_sessions.take(),

@@ -146,6 +146,8 @@ class SessionSettings:
     "Handling of the answer's echo in the microphone."
     noise_reduction: NoiseMode = "off"
     "Noise reduction for the microphone, after the echo is handled."
+    area: str = ""
+    "Room in which the client stands, as it says; empty: it does not say, or its door knows."
     wake_word: str = ""
     "Wake word before which nothing is recognised; empty: none. No effect in push to talk."
     answer_temperature: float | None = None

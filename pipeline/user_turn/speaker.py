@@ -111,7 +111,8 @@ class SpeakerListener:
         await asyncio.wait([task])
         if task.cancelled() or not task.result():
             return
-        self._conversation.person_id = turn.speaker.id if turn.speaker else ""
+        caller_id = self._conversation.place.caller_id
+        self._conversation.person_id = turn.speaker.id if turn.speaker else caller_id
         self._emit(SpeakerRecognised(item_id, turn.speaker))
         if self._recognition is None or turn.speaker is None or sound is None:
             return
@@ -132,6 +133,7 @@ class SpeakerListener:
             return False
         turn.speaker = match
         if result.vector and not turn.is_speaker_fixed:
-            turn.person_id = match.id if match else ""
+            # An unknown voice on the telephone keeps the settings of the person who calls.
+            turn.person_id = match.id if match else self._conversation.place.caller_id
             turn.prompt_name = match.name if match and is_one_of > 1 else ""
         return bool(result.vector)

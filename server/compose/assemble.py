@@ -30,8 +30,9 @@ from pipeline.tools.home import Home, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeControls, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
+from server.compose.backend import Backend
 from server.compose.devices import DeviceServices, device_services
-from server.compose.doors import Backend, Doors, open_doors
+from server.compose.doors import Doors, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import FALLBACK_TTS, warm_other_languages
@@ -193,7 +194,8 @@ async def assemble(
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
         own_tools = (*home_tools, *skills, devices.tools, devices.voice_enrolment)
         make_toolbox = partial(_toolbox, config, guards, metrics, tool_override)
-        toolbox = make_toolbox((*own_tools, *configured_providers))
+        room_tools = (devices.announcement_tools,) if config.tools.rooms else ()
+        toolbox = make_toolbox((*own_tools, *room_tools, *configured_providers))
         house_tools = (*home_tools, *skills, devices.announcement_tools)
         mcp_toolbox = make_toolbox(mcp_tools(config.mcp_server, house_tools, configured_providers))
         if home_assistant is None:

@@ -117,7 +117,7 @@ async def device_services(
             event_log=event_log,
             announcements=announcements,
             wake_arbiter=WakeArbiter(clock, filter(None, config.willow.wake_groups), wake_claims),
-            announcement_tools=AnnouncementTools(registry, presence, announcements),
+            announcement_tools=AnnouncementTools(registry, presence, announcements, conversations),
             last_turns=last_turns_of(config.mqtt, clock),
             machines=MachineRegistry(database),
             wake_claims=wake_claims,

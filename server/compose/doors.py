@@ -9,50 +9,37 @@ from typing import Any
 
 import msgspec
 
-from core.access.limits import PlaceCounter
 from core.http.fetch_policy import HostAllowlist
 from core.http.routes import Route
-from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
 from devices.esphome.adoption.adoption_api import adoption_routes
-from devices.fleet.directory import AnswerProfile, DeviceKind
-from devices.fleet.ota import FirmwareFolder
 from devices.mqtt.client import MqttSources
 from devices.telephone.audiosocket.door import AudioSocketDoor
-from devices.willow.was.device_lookup import ConnectedDeviceLookup
-from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes
-from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes as willow_routes
 from devices.willow.wis.rtc.calls import call_settings
-from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
-from devices.wyoming.tts import WyomingSynthesizer
-from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.peer import PeerSettings
 from media.webrtc.rtp.call_path import describe_path, has_fast_path
-from pipeline.conversation.conversation import Conversations
-from pipeline.services import SessionServices
-from pipeline.session.one_shot import OneShotResponses
-from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import InitialSettings
-from pipeline.speech.file import SpeechFiles
-from pipeline.speech.language.language_id import TextLanguageDetector
-from pipeline.speech.own_voices import OwnVoices
-from pipeline.tools.home import Home
-from pipeline.tools.skills import HomeControls
-from pipeline.transcription.recording import Transcriber
-from server.compose.devices import DeviceServices, notice_check
-from server.compose.engines import Engines
-from server.compose.esphome import EspHomeDoors, open_esphome_doors
+from server.compose.backend import Backend
+from server.compose.device_doors import (
+    devices_door,
+    esphome_doors,
+    profile_check,
+    telephone_doors,
+    was_door,
+    willow_door,
+    wyoming_door,
+    xiaozhi_door,
+)
+from server.compose.devices import notice_check
+from server.compose.esphome import EspHomeDoors
 from server.compose.model_cards import ModelCards
 from server.compose.mqtt import open_mqtt
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.compose.speech_doors import speech_door_routes
-from server.compose.telephone import TelephoneDoors, open_telephone_doors
-from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.http.kept_conversations import KeptConversationsDoor, kept_conversation_routes
 from server.http.named_keys import NamedKeysDoor, named_key_routes
@@ -60,7 +47,7 @@ from server.http.speakers import SPEAKER_UPLOADS, SpeakersDoor, speaker_routes
 from server.models.pulls import ModelPulls
 from server.models.routes import FolderRemoval, ModelsDoor, model_routes
 from server.version import product_version
-from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
+from serving.workers.file_decoder import UPLOADS
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.live.door import LiveDoor
 from signaling.live.routes import routes as live_routes
@@ -99,38 +86,6 @@ from web.routes import PageDoor
 from web.routes import routes as page_routes
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
-    """Services that all doors share."""
-
-    config: Config
-    engines: Engines
-    session_services: SessionServices
-    home: Home
-    "The home that the page shows, also as a mirror of Home Assistant."
-    home_controls: HomeControls
-    devices: DeviceServices
-    server_settings: InitialSettings
-    "Returns the server's settings for a new session."
-    initial_settings: InitialSettings
-    "Returns the settings with which a new session of the caller begins: those of its key count."
-    sessions: Sessions
-    conversations: Conversations
-    transcriber: Transcriber
-    "Turns recordings into text."
-    speech_files: SpeechFiles
-    "Turns text into sound files."
-    own_voices: OwnVoices | None
-    "Makes voices of recordings; None: they are off."
-    languages: TextLanguageDetector
-    "Finds the language of a text."
-    one_shot_responses: OneShotResponses
-    "Answers single requests without a live session."
-    decoder: DecoderProcess
-    "Process that decodes uploaded files."
-    places: PlaceCounter | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +160,15 @@ def open_doors(
         models_dir, on_done=engines.registry.expire, catalogue=config.models.catalogue
     )
     cards = ModelCards(engines, config.models.strict)
-    was, xiaozhi, telephone = _was_door(backend), _xiaozhi_door(backend), _telephone_doors(backend)
-    esphome = _esphome_doors(backend)
+    was, xiaozhi, telephone = was_door(backend), xiaozhi_door(backend), telephone_doors(backend)
+    esphome = esphome_doors(backend)
     limits = config.limits.as_limits(backend.places)
     images = RequestImages(HostAllowlist(config.models.image_hosts))
     chat, kserve = _chat_door(backend, limits), _kserve_doors(backend)
-    devices = _devices_door(backend, {"willow": was.firmware, "xiaozhi": xiaozhi.images.folder})
+    devices = devices_door(backend, {"willow": was.firmware, "xiaozhi": xiaozhi.images.folder})
     removal = FolderRemoval(engines.registry, models_dir, engines.kind_using)
     models = ModelsDoor(engines.registry, pulls, models_dir, cards, removal)
-    willow = _willow_door(backend, spools, replace(call_settings(), ice=ice), was)
+    willow = willow_door(backend, spools, replace(call_settings(), ice=ice), was)
     named_keys.on_revoked.append(willow.calls.end_all_of)
     return Doors(
         routes=(
@@ -254,7 +209,7 @@ def open_doors(
             **_mqtt_tasks(backend),
             **_plugin_tasks(plugins, ErrorBoundary(backend.session_services.metrics)),
         },
-        wyoming=_wyoming_door(backend),
+        wyoming=wyoming_door(backend),
         esphome=esphome,
         audiosocket=telephone.audiosocket,
         limits=limits,
@@ -281,7 +236,7 @@ def _engines_report(backend: Backend) -> EnginesReport:
 def _person_routes(backend: Backend) -> tuple[Route, ...]:
     """Returns the routes of the named keys, and of the conversations that belong to them."""
     count_sessions = backend.sessions.key_sessions.count_of
-    keys = NamedKeysDoor(backend.devices.named_keys, count_sessions, _profile_check(backend))
+    keys = NamedKeysDoor(backend.devices.named_keys, count_sessions, profile_check(backend))
     kept = KeptConversationsDoor(backend.devices.kept_conversations, backend.conversations.forget)
     return (*kept_conversation_routes(kept), *named_key_routes(keys))
 
@@ -292,7 +247,7 @@ def _speaker_routes(backend: Backend, spools: UploadSpools) -> tuple[Route, ...]
     recognition, people = backend.session_services.speakers, backend.devices.speakers
     if recognition is None:
         return ()
-    check = _profile_check(backend)
+    check = profile_check(backend)
     return speaker_routes(
         SpeakersDoor(people, recognition, spools, decoder, check, backend.devices.voice_enrolment)
     )
@@ -476,128 +431,7 @@ def _realtime_doors(
     return realtime, live
 
 
-def _devices_door(backend: Backend, firmware: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
-    devices = backend.devices
-    return DevicesDoor(
-        devices.registry,
-        devices.presence,
-        devices.event_log,
-        devices.announcements,
-        _profile_check(backend),
-        notice_check(backend.session_services.engines),
-        firmware,
-    )
-
-
-def _profile_check(backend: Backend) -> Callable[[AnswerProfile], None]:
-    """Returns the check of profiles, as `check_profile` wants it."""
-    # A session may take an unknown name for `default`. A profile is stored, so a typo would stay.
-    engines = replace(backend.session_services.engines, is_strict=True)
-    return lambda profile: engines.check(profile.apply_to(backend.server_settings()))
-
-
 def _whip_door(backend: Backend, peer: PeerSettings) -> WhipDoor:
     metrics = backend.session_services.metrics
     settings = WhipSettings(peer=peer, initial_settings=backend.initial_settings)
     return WhipDoor(backend.sessions, metrics, ErrorBoundary(metrics), settings)
-
-
-def _was_door(backend: Backend) -> WasDoor:
-    config, devices, services = backend.config, backend.devices, backend.session_services
-    return WasDoor(
-        devices.registry,
-        devices.presence,
-        devices.settings,
-        backend.one_shot_responses,
-        services.clock,
-        services.metrics,
-        ErrorBoundary(services.metrics),
-        config.willow.as_settings(
-            config.paths.state_dir,
-            backend.server_settings,
-            product_version(),
-            trusts_this_machine=not config.server.needs_key_here,
-        ),
-        devices.wake_arbiter,
-    )
-
-
-def _willow_door(
-    backend: Backend, spools: UploadSpools, peer: PeerSettings, was: WasDoor
-) -> WillowDoor:
-    return WillowDoor(
-        backend.session_services.engines,
-        backend.transcriber,
-        spools,
-        backend.decoder.share(DEVICE_UPLOADS),
-        backend.session_services.clock,
-        ErrorBoundary(backend.session_services.metrics),
-        backend.speech_files,
-        backend.one_shot_responses,
-        backend.sessions.key_sessions,
-        WillowSettings(
-            max_calls=backend.config.server.max_sessions,
-            speaker_threshold=backend.config.willow.sv_threshold,
-            peer=peer,
-            pages=backend.config.willow.as_page_settings(
-                trusts_this_machine=not backend.config.server.needs_key_here
-            ),
-        ),
-        ConnectedDeviceLookup(was),
-        backend.session_services.speakers,
-        backend.own_voices,
-    )
-
-
-def _xiaozhi_door(backend: Backend) -> XiaozhiDoor:
-    return XiaozhiDoor(
-        backend.sessions,
-        backend.devices.registry,
-        backend.devices.presence,
-        backend.devices.tools,
-        backend.session_services.clock,
-        backend.session_services.metrics,
-        backend.config.xiaozhi.as_settings(backend.config.paths.state_dir, backend.server_settings),
-        product_version(),
-        backend.devices.speakers.volume_of,
-        backend.devices.wake_arbiter,
-    )
-
-
-def _wyoming_door(backend: Backend) -> WyomingDoor:
-    engines, metrics = backend.session_services.engines, backend.session_services.metrics
-    services = WyomingServices(
-        engines,
-        backend.transcriber,
-        WyomingSynthesizer(engines, backend.speech_files, backend.languages),
-        backend.one_shot_responses,
-        backend.devices.wake_arbiter,
-        product_version(),
-    )
-    # Wyoming is plain TCP and no HTTP proxy passes it on, so a key that is set because of a proxy
-    # does not count here. Only require_key does.
-    trusts_this_machine = not backend.config.server.require_key
-    settings = backend.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
-    devices = backend.devices
-    return WyomingDoor(
-        services, metrics, ErrorBoundary(metrics), settings, devices.registry, devices.presence
-    )
-
-
-def _esphome_doors(backend: Backend) -> EspHomeDoors | None:
-    return open_esphome_doors(
-        backend.config,
-        backend.devices,
-        backend.sessions,
-        backend.session_services,
-        backend.speech_files,
-        backend.server_settings,
-        backend.home,
-    )
-
-
-def _telephone_doors(backend: Backend) -> TelephoneDoors:
-    services = backend.session_services
-    return open_telephone_doors(
-        backend.config, backend.sessions, services, backend.server_settings, backend.places
-    )

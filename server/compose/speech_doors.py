@@ -1,10 +1,9 @@
 """Opens the doors that turn text into sound: speech of any voice, and voices of one's own."""
 
-from typing import TYPE_CHECKING
-
 from core.http.routes import Route
 from media.files.upload_spool import UploadSpools
 from pipeline.shared.settings import SessionSettings
+from server.compose.backend import Backend
 from server.compose.settings import CallerDefaults
 from web.indri import IndriDoor
 from web.indri_completion import IndriCompletionDoor, indri_completion_route
@@ -13,12 +12,9 @@ from web.openai.routes import indri_routes, speech_routes
 from web.openai.speech.door import SpeechDoor
 from web.openai.speech.own_voices import VOICE_UPLOADS, OwnVoicesDoor, own_voice_routes
 
-if TYPE_CHECKING:
-    from server.compose.doors import Backend
-
 
 def speech_door_routes(
-    backend: "Backend", spools: UploadSpools, limits: RequestLimits
+    backend: Backend, spools: UploadSpools, limits: RequestLimits
 ) -> tuple[Route, ...]:
     """Returns the routes of the doors."""
     files, own_voices = backend.speech_files, backend.own_voices
@@ -34,7 +30,7 @@ def speech_door_routes(
     )
 
 
-def _speech_door(backend: "Backend", limits: RequestLimits) -> SpeechDoor:
+def _speech_door(backend: Backend, limits: RequestLimits) -> SpeechDoor:
     return SpeechDoor(
         backend.session_services.engines,
         backend.speech_files,

@@ -15,12 +15,13 @@ from core.access.named_key import CALLER_KEY
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from core.http.client_connection import while_connected
-from core.http.json_body import decode_json_body_or_empty
+from core.http.json_body import decode_json_body, decode_json_body_or_empty
 from core.http.routes import JSON, Route
 from devices.api.profile_check import PROFILE_ERRORS, check_profile
 from devices.api.views import PersonProfileEdit
 from devices.fleet.directory import PersonProfile
 from devices.registry.speakers import (
+    MAX_NUMBERS,
     MIN_ENROLMENT_MS,
     EnrolledSpeaker,
     EnrolledSpeakers,
@@ -89,9 +90,20 @@ class SpeakerView(Struct, frozen=True):
     "ISO 8601 in UTC."
     profile: PersonProfile
     "Settings of the answers to this person."
+    telephone_numbers: tuple[str, ...] = ()
+    "Numbers from which the person calls, in the form of E.164."
     must_teach_again: bool = False
     """True: the recordings were learned by another model than the present one, which therefore does
     not know the person. One recording more is enough, three are better."""
+
+
+class NumbersEdit(Struct, frozen=True, forbid_unknown_fields=True):
+    """All telephone numbers of a person."""
+
+    telephone_numbers: Annotated[
+        list[Annotated[str, Meta(max_length=40)]],
+        Meta(max_length=MAX_NUMBERS, description="With + and the country; empty: none."),
+    ]
 
 
 class SpeakerEdit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,6 +197,11 @@ class SpeakersDoor:
         name = None if body.name is UNSET else body.name.strip()
         return _json(self._view(await self._people.edit(person.id, name, body.profile.apply_to)))
 
+    async def set_telephone_numbers(self, request: aioweb.Request) -> aioweb.Response:
+        body = decode_json_body(await request.read(), NumbersEdit)
+        person_id, numbers = request.match_info["id"], body.telephone_numbers
+        return _json(self._view(await self._people.set_telephone_numbers(person_id, numbers)))
+
     async def delete(self, request: aioweb.Request) -> aioweb.Response:
         await self._people.delete(request.match_info["id"])
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
@@ -225,6 +242,7 @@ class SpeakersDoor:
             sum(sample.speech_ms for sample in person.samples),
             person.created,
             person.profile,
+            person.telephone_numbers,
             must_teach_again=model is not None and not person.is_known_to(model),
         )
 
@@ -260,6 +278,11 @@ class SpeakersDoor:
 
 def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
     """Returns the routes. Each key has people of its own, so the scope is that of conversations."""
+    return (*_voice_routes(door), *_person_routes(door))
+
+
+def _voice_routes(door: SpeakersDoor) -> tuple[Route, ...]:
+    """Returns the routes about all people, and their voices."""
     return (
         Route(
             "GET",
@@ -312,6 +335,12 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
             error_codes=("invalid_json", "invalid_value"),
             scope="talk",
         ),
+    )
+
+
+def _person_routes(door: SpeakersDoor) -> tuple[Route, ...]:
+    """Returns the routes about one person."""
+    return (
         Route(
             "PATCH",
             "/v1/speakers/{id}",
@@ -326,6 +355,20 @@ def speaker_routes(door: SpeakersDoor) -> tuple[Route, ...]:
                 *("speaker_exists", "speaker_not_found", "storage_failed"),
             ),
             scope="talk",
+        ),
+        Route(
+            "PUT",
+            "/v1/speakers/{id}/telephone_numbers",
+            door.set_telephone_numbers,
+            "Replace the telephone numbers from which a person of the server's own key calls.",
+            _TAG,
+            request=NumbersEdit,
+            responses={200: SpeakerView},
+            error_codes=(
+                *("forbidden", "invalid_json", "invalid_value", "number_exists"),
+                *("speaker_not_found", "storage_failed"),
+            ),
+            scope="manage",
         ),
         Route(
             "DELETE",

@@ -15,6 +15,7 @@ from core.conversation.events import (
     SessionEvent,
 )
 from core.conversation.ids import new_id
+from core.ports import DeviceLocation
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
@@ -52,6 +53,7 @@ def run_session(
     scenario: Callable[[Session], Awaitable[None]],
     settings: SessionSettings | None = None,
     paced_by: PlayoutPacing = "server",
+    place: DeviceLocation | None = None,
 ) -> list[SessionEvent]:
     """Runs a scenario on one session whose client names its conversation; returns all its
     events."""
@@ -60,7 +62,10 @@ def run_session(
     async def main() -> None:
         sessions = Sessions(world.services(), world.conversations, max_sessions=10)
         opened = sessions.open(
-            settings or SessionSettings(), paced_by=paced_by, conversation_id=new_id("conv")
+            settings or SessionSettings(),
+            paced_by=paced_by,
+            conversation_id=new_id("conv"),
+            place=place,
         )
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, events))

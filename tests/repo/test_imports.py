@@ -32,7 +32,10 @@ MODEL_LIBRARIES = (
 
 OF_AN_EXTRA = (
     "devices.esphome.adoption.adoption",
-    *(f"devices.esphome.{name}" for name in ("connection", "controls", "door", "errors", "link")),
+    *(
+        f"devices.esphome.{name}"
+        for name in ("announcer", "connection", "controls", "door", "errors", "link")
+    ),
     "bench.client.satellite",
     "bench.voice.satellite",
 )

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from uuid import UUID
 
 from core.errors import EarshotError, Forbidden
 from core.net.acceptor import NO_LIMIT, AddressLimit, serve_streams
@@ -12,6 +13,7 @@ from core.net.ip_addresses import is_among, peer_address
 from core.ports import Metrics, WorkGuard
 from devices.telephone.audiosocket.line import READ_BYTES, AudioSocketLine
 from devices.telephone.calls import TelephoneCalls
+from devices.telephone.number import number_in
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +45,25 @@ class AudioSocketDoor:
             uuid = await line.read_uuid()
             if uuid is None:
                 return
-            if self._calls.settings.call_uuids and uuid not in self._calls.settings.call_uuids:
-                raise Forbidden(
-                    f"the UUID {uuid} is not in telephone.call_uuids", code="unknown_call"
-                )
-            await self._calls.serve(line, "audiosocket", str(uuid))
+            await self._calls.serve(line, "audiosocket", self._caller_of(uuid))
         except (EarshotError, ExceptionGroup):
             await line.hang_up()
             raise
+
+    def _caller_of(self, uuid: UUID) -> str:
+        """Returns the caller's number, else the UUID of the call. Raises Forbidden for a call that
+        is not answered."""
+        settings = self._calls.settings
+        number = None if settings.caller_uuid is None else number_in(settings.caller_uuid, uuid)
+        if number is not None:
+            if settings.allowed_callers and number not in settings.allowed_callers:
+                raise Forbidden(
+                    "the caller is not in telephone.allowed_callers", code="unknown_caller"
+                )
+            return number
+        if settings.call_uuids and uuid not in settings.call_uuids:
+            raise Forbidden(f"the UUID {uuid} is not in telephone.call_uuids", code="unknown_call")
+        return str(uuid)
 
     def _is_allowed(self, writer: asyncio.StreamWriter) -> bool:
         """Returns whether the peer's address may connect; the log says if not."""

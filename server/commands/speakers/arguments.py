@@ -43,6 +43,11 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     change.add_argument("person", metavar="PERSON", help="the person to change")
     for name, metavar, meaning in (("name", "NAME", "new name"), *PROFILE_OPTIONS):
         change.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=meaning)
+    change.add_argument(
+        "--telephone",
+        metavar="NUMBERS",
+        help="numbers from which the person calls, with + and the country, commas between them",
+    )
     what = "let conversations learn voices for some minutes: say 'learn my voice'"
     allow = actions.add_parser("allow", help=what, description=what)
     allow.add_argument("--minutes", type=int, default=5, metavar="N", help="0 to 60; default: 5")

@@ -26,7 +26,7 @@ from server.http.speakers import (
 
 PATH = "/v1/speakers"
 
-HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE", "")
+HEADS = ("NAME", "ID", "RECORDINGS", "SPEECH", "SINCE", "TELEPHONE", "")
 
 TEACH_AGAIN = "another model learned this voice: add recordings"
 "Note for a person whom the present model does not know."
@@ -56,9 +56,14 @@ async def run_action(options: argparse.Namespace, address: Address) -> None:
                 people = msgspec.json.decode(body_bytes, type=SpeakerList).speakers
                 _print(options, table(people), body_bytes)
             case "set":
-                changes = _changes(options)
+                changes, numbers = _changes(options), _numbers(options)
                 person = await _find(server, options.person)
-                body_bytes = await server.request("PATCH", f"{PATH}/{person.id}", changes)
+                path, body_bytes = f"{PATH}/{person.id}", b""
+                if changes:
+                    body_bytes = await server.request("PATCH", path, changes)
+                if numbers is not None:
+                    path, wanted = f"{path}/telephone_numbers", {"telephone_numbers": numbers}
+                    body_bytes = await server.request("PUT", path, wanted)
                 _print(options, f"changed: {person.name}", body_bytes)
             case "allow":
                 asked = {"minutes": options.minutes}
@@ -79,10 +84,17 @@ def _changes(options: argparse.Namespace) -> dict[str, object]:
     names = [name for name, _, _ in PROFILE_OPTIONS]
     given = {name: text for name in names if (text := getattr(options, name)) is not None}
     profile = {name: profile_value(name, text) for name, text in given.items()}
-    if not profile and options.name is None:
-        known = ", ".join(f"--{name.replace('_', '-')}" for name in ("name", *names))
+    if not profile and options.name is None and options.telephone is None:
+        known = ", ".join(f"--{name.replace('_', '-')}" for name in ("name", *names, "telephone"))
         raise ConfigError(f"name at least one of {known}")
-    return {"profile": profile, **({} if options.name is None else {"name": options.name})}
+    changes: dict[str, object] = {"profile": profile} if profile else {}
+    return changes if options.name is None else {**changes, "name": options.name}
+
+
+def _numbers(options: argparse.Namespace) -> list[str] | None:
+    """Returns the telephone numbers that the options give; None: they stay as they are."""
+    text: str | None = options.telephone
+    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
 
 
 async def _send(options: argparse.Namespace, server: ServerApi, file: Path) -> None:
@@ -132,5 +144,6 @@ def _words(quality: QualityView) -> str:
 def _row(person: SpeakerView) -> tuple[str, ...]:
     since = f"{person.created:%Y-%m-%d}"
     speech = f"{person.speech_ms / 1000:.0f} s"
+    numbers = ", ".join(person.telephone_numbers)
     note = TEACH_AGAIN if person.must_teach_again else ""
-    return person.name, person.id, str(person.samples), speech, since, note
+    return person.name, person.id, str(person.samples), speech, since, numbers, note

@@ -9,6 +9,7 @@ from msgspec import Meta, field
 
 from core.errors import ConfigError
 from core.net.ip_addresses import IpNetwork
+from devices.telephone.number import UUID_DIGITS
 from devices.telephone.settings import TelephoneSettings
 from pipeline.shared.settings import InitialSettings, SessionSettings, TurnDetection
 from server.config.types import Section
@@ -52,6 +53,17 @@ class TelephoneConfig(Section, frozen=True):
             ),
         ),
     ] = ()
+    caller_uuid: Annotated[
+        str,
+        Meta(
+            title="UUID that ends with 15 zeros",
+            description=(
+                "UUID whose last 15 digits the dialplan replaces by the caller's number, because"
+                " AudioSocket has no other way to say it. Such calls are answered. If empty, UUIDs"
+                " have no numbers."
+            ),
+        ),
+    ] = ""
     twilio_auth_token: Annotated[
         str,
         Meta(
@@ -77,7 +89,8 @@ class TelephoneConfig(Section, frozen=True):
         Meta(
             title="list of telephone numbers like +493012345",
             description=(
-                "Numbers whose calls through Twilio are answered. If empty, every call is answered."
+                "Numbers whose calls are answered, through Twilio or with the number in their UUID."
+                " If empty, every call is answered."
             ),
         ),
     ] = ()
@@ -130,6 +143,7 @@ class TelephoneConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         self._networks()
         self._call_uuids()
+        self._caller_uuid()
         self._check_twilio_url()
 
     @property
@@ -149,6 +163,7 @@ class TelephoneConfig(Section, frozen=True):
         return TelephoneSettings(
             networks=self._networks(),
             call_uuids=self._call_uuids(),
+            caller_uuid=self._caller_uuid(),
             twilio_auth_token=self.twilio_auth_token,
             twilio_url=self.twilio_url,
             allowed_callers=frozenset(self.allowed_callers),
@@ -171,6 +186,21 @@ class TelephoneConfig(Section, frozen=True):
             raise ConfigError(
                 "telephone.call_uuids: allowed are UUIDs like 40325ec2-5efd-4bd3-805f-53576e581d13"
             ) from error
+
+    def _caller_uuid(self) -> UUID | None:
+        """Parses the UUID. Raises ConfigError."""
+        if not self.caller_uuid:
+            return None
+        try:
+            uuid = UUID(self.caller_uuid)
+        except ValueError:
+            uuid = None
+        if uuid is None or not uuid.hex.endswith("0" * UUID_DIGITS):
+            raise ConfigError(
+                f"telephone.caller_uuid: allowed is a UUID that ends with {UUID_DIGITS} zeros, like"
+                " 40325ec2-5efd-4bd3-8000-000000000000"
+            )
+        return uuid
 
     def _check_twilio_url(self) -> None:
         """Raises ConfigError."""

@@ -32,6 +32,15 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
             )
         ),
     ] = "relevant"
+    rooms: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether the assistant may speak in other rooms and ask people there, for whoever"
+                " talks to it. Programs with a key can do it by the MCP server in any case."
+            )
+        ),
+    ] = False
     modules: Annotated[
         tuple[str, ...],
         Meta(

@@ -23,6 +23,7 @@ NAMES: Mapping[str, str] = {
     "barge_in": "barge_in",
     "echo": "echo",
     "wake_word": "wake_word",
+    "area": "area",
     "temperature": "answer_temperature",
     "tools": "tools",
 }
@@ -40,6 +41,7 @@ def with_extension(settings: SessionSettings, sent: SessionExtension) -> Session
         barge_in=updated_value(sent.barge_in, settings.barge_in, _DEFAULTS.barge_in),
         echo=updated_value(sent.echo, settings.echo, _DEFAULTS.echo),
         wake_word=updated_value(sent.wake_word, settings.wake_word, _DEFAULTS.wake_word),
+        area=updated_value(sent.area, settings.area, _DEFAULTS.area).strip(),
         answer_temperature=updated_value(
             sent.temperature, settings.answer_temperature, _DEFAULTS.answer_temperature
         ),

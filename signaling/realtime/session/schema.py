@@ -159,6 +159,7 @@ class SessionExtension(StrictStruct, frozen=True):
     barge_in: OptionalField[BargeInPolicy] = UNSET
     echo: OptionalField[EchoMode] = UNSET
     wake_word: OptionalField[Annotated[str, Meta(max_length=64)]] = UNSET
+    area: OptionalField[Annotated[str, Meta(max_length=64, pattern=r"^[^\x00-\x1f]*$")]] = UNSET
     temperature: OptionalField[Temperature] = UNSET
     tools: OptionalField[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
 

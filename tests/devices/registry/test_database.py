@@ -117,7 +117,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
                 lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
             )
         async with open_database(url) as database:
-            with pytest.raises(StorageError, match=r"newer version of Earshot .*'9999'.*'0015'"):
+            with pytest.raises(StorageError, match=r"newer version of Earshot .*'9999'.*'0016'"):
                 await database.run(_differences)
 
     asyncio.run(main())

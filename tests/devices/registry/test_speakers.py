@@ -12,7 +12,7 @@ import pytest
 
 from core.access.named_key import CALLER_KEY
 from core.conversation.speakers import HeardVoice, VoiceVector
-from core.errors import Conflict, NotFound, RequestError
+from core.errors import Conflict, Forbidden, NotFound, RequestError
 from devices.fleet.directory import PersonProfile
 from devices.registry import speakers as module
 from devices.registry.database import open_database
@@ -188,3 +188,44 @@ def test_people_and_recordings_are_limited(tmp_path: Path, monkeypatch: pytest.M
             await people.add("Cleo", _sample(1, 0))
 
     play(tmp_path, scene)
+
+
+def test_a_person_of_the_owner_has_telephone_numbers(tmp_path: Path) -> None:
+    async def scene(people: EnrolledSpeakers, keys: NamedKeys) -> None:
+        anna = await people.add("Anna", _sample(1, 0))
+        ben = await people.add("Ben", _sample(0, 1))
+        language = replace(anna.profile, language="de")
+        await people.edit(anna.id, change=lambda _: language)
+        numbers = ["+49 30 123456", "0049 30 123456", "+4940123456"]
+        changed = await people.set_telephone_numbers(anna.id, numbers)
+        assert changed.telephone_numbers == ("+4930123456", "+4940123456")
+        assert "+49" not in repr(changed)
+        caller = people.person_with_number("+4930123456")
+        assert caller is not None
+        assert (caller.id, caller.name, caller.language) == (anna.id, "Anna", "de")
+        assert people.person_with_number("+4930123457") is None
+        assert people.person_with_number("") is None
+        with pytest.raises(Conflict, match=r"\+4940123456 is a number of 'Anna' already"):
+            await people.set_telephone_numbers(ben.id, ["+4950123456", "+4940123456"])
+        assert people.find(ben.id).telephone_numbers == ()
+        with pytest.raises(RequestError, match="at most 5"):
+            await people.set_telephone_numbers(ben.id, [f"+493012345{i}" for i in range(6)])
+        with pytest.raises(NotFound):
+            await people.set_telephone_numbers("spk_0", ["+4950123456"])
+        guests = (await keys.add("guests", ["talk", "manage"]))[0].key
+        reset = CALLER_KEY.set(guests)
+        cleo = await people.add("Cleo", _sample(1, 1))
+        with pytest.raises(Forbidden, match="only people of the server's own key"):
+            await people.set_telephone_numbers(cleo.id, ["+4950123456"])
+        CALLER_KEY.reset(reset)
+        await people.set_telephone_numbers(anna.id, ["+4930123456"])
+        await people.set_telephone_numbers(ben.id, ["+4940123456"])
+        await people.delete(anna.id)
+        assert people.person_with_number("+4930123456") is None
+
+    play(tmp_path, scene)
+    with sqlite3.connect(tmp_path / "devices.db") as database:
+        kept = database.execute("SELECT number FROM telephone_numbers").fetchall()
+    assert kept == [("+4940123456",)]
+    for file in tmp_path.iterdir():
+        assert b"+4930123456" not in file.read_bytes()

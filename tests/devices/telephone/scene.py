@@ -11,11 +11,13 @@ import numpy as np
 
 from core.audio import Pcm
 from core.errors import expected_failure
+from devices.fleet.directory import CallingPerson
 from devices.telephone.calls import TelephoneCalls
 from devices.telephone.settings import TelephoneSettings
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
+from pipeline.shared.settings import SessionSettings
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.xiaozhi.servers import SineTts, ToneAsr
 from tests.devices.xiaozhi.simulated_board import WORDS
@@ -41,25 +43,41 @@ class TelephoneScene:
         default_factory=lambda: TelephoneSettings(networks=(ip_network("127.0.0.0/8"),))
     )
     max_sessions: int = 8
+    people: dict[str, CallingPerson] = field(default_factory=dict[str, CallingPerson])
+    "People of the house by their numbers."
     ended: list[str] = field(default_factory=list)
     "Codes of the errors that ended connections."
 
     def __post_init__(self) -> None:
         self._open, self._is_left = 0, asyncio.Event()
         self._is_left.set()
-        asr = ToneAsr(0.01, languages=("en",))
+        self.asr = ToneAsr(0.01, languages=("en", "de"))
         engines = EngineSet(
             LoudVads(),
-            asr={"default": asr},
+            asr={"default": self.asr},
             llm={"default": self.llm},
             tts={"default": self.tts},
         )
         self.metrics, self.conversations = Counts(), Conversations()
         services = SessionServices(
-            engines, Toolbox([Adder()], self.metrics), LoopClock(), self.metrics
+            engines,
+            Toolbox([Adder()], self.metrics),
+            LoopClock(),
+            self.metrics,
+            apply_profile=self._apply_profile,
         )
         self.sessions = Sessions(services, self.conversations, self.max_sessions)
-        self.calls = TelephoneCalls(self.sessions, LoopClock(), self.metrics, self.settings)
+        self.calls = TelephoneCalls(
+            self.sessions,
+            LoopClock(),
+            self.metrics,
+            self.settings,
+            self.people.get,
+            lambda settings: settings.language in ("en", "de"),
+        )
+
+    def _apply_profile(self, person_id: str, settings: SessionSettings) -> SessionSettings:
+        return replace(settings, instructions=f"Instructions of {person_id}.")
 
     def with_settings(self, **values: Any) -> "TelephoneScene":
         return replace(self, settings=replace(self.settings, **values))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
+from devices.fleet.directory import CallingPerson
 from devices.telephone.audiosocket.door import AudioSocketDoor
 from devices.telephone.audiosocket.framing import (
     AudioSocketDecoder,
@@ -20,6 +22,7 @@ from devices.telephone.audiosocket.framing import (
     encode_message,
 )
 from devices.telephone.call import IDLE_S
+from devices.telephone.number import caller_uuid
 from server.net.listeners import bind
 from tests.devices.telephone.scene import LOUD, TelephoneScene, speech
 from tests.devices.xiaozhi.servers import SineTts
@@ -224,9 +227,52 @@ def test_a_long_call_and_a_silent_line_end(
     against(act, TelephoneScene().with_settings(max_call_s=max_call_s))
 
 
+PREFIX = UUID("40325ec2-5efd-4bd3-8000-000000000000")
+ANNA = CallingPerson(id="spk_1", name="Anna", language="de")
+ANNAS_NUMBER = "+493012345"
+
+
+@pytest.mark.parametrize(
+    ("number", "language", "says"),
+    [
+        (ANNAS_NUMBER, "de", ["Instructions of spk_1.", "from the number of Anna"]),
+        (ANNAS_NUMBER, "xx", ["Instructions of spk_1.", "from the number of Anna"]),
+        ("+493012346", "de", ["a guest who calls by telephone", "+493012346"]),
+        ("201", "de", ["a guest who calls by telephone", "the attic"]),
+        ("", "de", []),
+    ],
+)
+def test_the_number_in_the_uuid_says_who_calls(number: str, language: str, says: list[str]) -> None:
+    async def act(asterisk: Callable[[], Asterisk]) -> None:
+        call = await asterisk().dial(caller_uuid(PREFIX, number))
+        call.say("one")
+        await call.sounds(5)
+        call.hang_up()
+
+    people = {ANNAS_NUMBER: replace(ANNA, language=language)}
+    values = {"caller_uuid": PREFIX, "call_uuids": {CALL}, "callers": {"201": "the attic"}}
+    scene = against(act, TelephoneScene(people=people).with_settings(**values))
+    prompt = str([message for message in scene.llm.asked[-1] if message.role == "system"])
+    assert all(one in prompt for one in says)
+    assert says or ("telephone" not in prompt and "spk_1" not in prompt)
+    own = language if (number, language) == (ANNAS_NUMBER, "de") else None
+    assert {item.options.language for _, _, item in scene.asr.asked} == {own}
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "another network": {"networks": ()},
     "another UUID": {"call_uuids": frozenset({UUID(int=7)}), "code": "unknown_call"},
+    "another UUID than one with a number": {
+        "caller_uuid": PREFIX,
+        "call_uuids": frozenset({UUID(int=7)}),
+        "code": "unknown_call",
+    },
+    "another number": {
+        "uuid": caller_uuid(PREFIX, "+493012346"),
+        "caller_uuid": PREFIX,
+        "allowed_callers": frozenset({ANNAS_NUMBER}),
+        "code": "unknown_caller",
+    },
     "too many calls": {"max_calls": 0, "code": "server_full"},
 }
 
@@ -234,12 +280,12 @@ REFUSED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_a_call_is_refused(case: dict[str, Any]) -> None:
     async def act(asterisk: Callable[[], Asterisk]) -> None:
-        call = await asterisk().dial()
+        call = await asterisk().dial(case.get("uuid", CALL))
         await call.closed.wait()
         assert not call.heard
         assert call.is_hung_up == ("code" in case)
 
-    values = {key: value for key, value in case.items() if key != "code"}
+    values = {key: value for key, value in case.items() if key not in ("code", "uuid")}
     scene = against(act, TelephoneScene().with_settings(**values))
     assert scene.ended == ([case["code"]] if "code" in case else [])
 

@@ -1,9 +1,11 @@
 """What conversations remember, and how much memory they may take together."""
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import pytest
 
+from core.access.named_key import CALLER_KEY, NamedKey
 from core.conversation.items import ImagePart, MessageItem, TextPart
 from core.errors import OverloadedError, RequestError
 from pipeline.conversation.conversation import Conversation, Conversations
@@ -34,6 +36,37 @@ def used(conversations: Conversations, conversation_id: str | None) -> Conversat
     conversation = conversations.get(conversation_id)
     conversation.sessions.append(Listener())
     return conversation
+
+
+@dataclass
+class Standing(Listener):
+    """A connection whose client says where it stands."""
+
+    area: str
+    conversation_key: str = ""
+
+    async def ask(self, question: str) -> str | None:
+        return question
+
+
+def test_connections_are_found_by_the_room_that_they_name() -> None:
+    conversations = Conversations()
+    anna, ben = (NamedKey(f"key_{name}", name, ("talk", "manage")) for name in ("anna", "ben"))
+    for key, area in ((None, "Kitchen"), (None, ""), (anna, "Office"), (ben, "Kitchen")):
+        reset = CALLER_KEY.set(key)
+        conversations.get(None).sessions += [Listener(), Standing(area)]
+        CALLER_KEY.reset(reset)
+
+    def counts(key: NamedKey | None) -> dict[str, int]:
+        reset = CALLER_KEY.set(key)
+        found = conversations.sessions_by_area()
+        CALLER_KEY.reset(reset)
+        return {area: len(them) for area, them in found.items()}
+
+    # The holder of another key may not pretend to be in the kitchen.
+    assert counts(None) == {"Kitchen": 1}
+    assert counts(anna) == {"Kitchen": 1, "Office": 1}
+    assert counts(ben) == {"Kitchen": 2}
 
 
 def test_a_history_counts_utf8_bytes_not_characters() -> None:

@@ -39,6 +39,8 @@ def test_a_caller_comes_after_all_that_prompts_share() -> None:
     prompt = bundled_instructions().prompt("", "de", MONDAY, caller)
     assert prompt.startswith(bundled_instructions().prompt("", "de", MONDAY, UNKNOWN_LOCATION))
     assert "Grandma" in prompt.rsplit("\n\n", 1)[1]
+    known = add_location("", DeviceLocation(caller="Grandma", caller_id="spk_1"))
+    assert known.startswith("The user calls by telephone, from the number of Grandma")
 
 
 def test_a_one_shot_question_names_its_room_in_the_prompt() -> None:

@@ -15,7 +15,7 @@ from core.conversation.events import (
     TurnTimeline,
 )
 from core.conversation.speakers import HeardVoice, SpeakerMatch
-from core.ports import ToolContext, ToolOutcome, ToolSpec
+from core.ports import DeviceLocation, ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
@@ -193,6 +193,50 @@ def test_a_person_who_is_known_late_has_the_settings_from_the_next_turn_on() -> 
 
     run_session(world, scenario, SessionSettings(instructions="The session's."))
     assert _instructions(world) == ["The session's.", "Call me Captain."]
+
+
+CALLER = DeviceLocation(caller="Anna", caller_id="spk_1")
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        # A voice that nobody has is taken for the caller's, a known one is not.
+        ((None, BEN, None), ("Call me Captain.", "Speak slowly.", "Call me Captain.")),
+        (("too little",), ("Call me Captain.",)),
+    ],
+)
+def test_a_known_caller_has_settings_from_the_first_word_on(
+    heard: Sequence[SpeakerMatch | str | None], expected: Sequence[str]
+) -> None:
+    voices = ScriptedVoices()
+    world = World(speakers=voices, apply_profile=_settings_of)
+
+    async def scenario(session: Session) -> None:
+        for voice in heard:
+            voices.match = voice if isinstance(voice, SpeakerMatch) else None
+            voices.vector = b"" if isinstance(voice, str) else b"\0" * 4
+            await one_turn(session)
+
+    events = run_session(
+        world, scenario, SessionSettings(instructions="The session's."), place=CALLER
+    )
+    assert _instructions(world) == list(expected)
+    assert all("from the number of Anna" in messages[0].text for messages in world.llm.asked)
+    # The number proves nothing: tools and clients get a person only by the voice.
+    assert {one.speaker for one in of(SpeakerRecognised, events)} <= {None, BEN}
+
+
+def test_the_number_of_a_caller_opens_no_guard() -> None:
+    for match in (None, BEN):
+        world, tool = _guarded(ScriptedVoices(match))
+        events = run_session(world, one_turn, place=CALLER)
+        assert tool.ran == []
+        answer = "".join(event.delta for event in of(OutputTextDelta, events))
+        assert "only for certain people" in answer
+    world, tool = _guarded(ScriptedVoices(ANNA))
+    run_session(world, one_turn, place=CALLER)
+    assert tool.ran  # the voice does
 
 
 def _guarded(voices: ScriptedVoices, code: str = "") -> tuple[World, Watched]:

@@ -248,7 +248,7 @@ def test_the_command_line_teaches_tries_lists_and_forgets(
         assert (await earshot("try", low)).startswith("low.wav: Anna (1.00), ")
         assert '"name":"Anna"' in await earshot("try", "--json", low)
         header, anna = (await earshot("list")).splitlines()
-        assert header.split() == ["NAME", "ID", "RECORDINGS", "SPEECH", "SINCE"]
+        assert header.split() == ["NAME", "ID", "RECORDINGS", "SPEECH", "SINCE", "TELEPHONE"]
         assert anna.split()[0] == "Anna"
         with pytest.raises(NotFound, match="knows no 'Ben'; it knows Anna"):
             await earshot("remove", "Ben")
@@ -261,6 +261,13 @@ def test_the_command_line_teaches_tries_lists_and_forgets(
         changed = await earshot("set", "Anna", "--name", "Ann", "--speed", "1.2", "--json")
         assert msgspec.json.decode(changed)["profile"]["speed"] == 1.2
         assert await earshot("set", "Ann", "--speed", "", "--name", "Anna") == "changed: Ann\n"
+        numbered = await earshot("set", "Anna", "--telephone", "+49 30 123456,+4940123456")
+        assert numbered == "changed: Anna\n"
+        assert "+4930123456, +4940123456" in await earshot("list")
+        with pytest.raises(RequestError, match="answered 400"):
+            await earshot("set", "Anna", "--telephone", "030 123456")
+        assert await earshot("set", "Anna", "--telephone", "") == "changed: Anna\n"
+        assert "+49" not in await earshot("list")
         with pytest.raises(ConfigError, match=r"nothing\.wav: No such file"):
             await earshot("try", str(tmp_path / "nothing.wav"))
         assert (await earshot("allow", "--minutes", "2")).startswith("voices may be learned until")

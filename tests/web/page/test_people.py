@@ -35,6 +35,7 @@ class Server(Stub):
         app.router.add_post("/v1/speakers", self.learn)
         app.router.add_post("/v1/speakers/try", self.compare)
         app.router.add_patch("/v1/speakers/{id}", self.rename)
+        app.router.add_put("/v1/speakers/{id}/telephone_numbers", self.rename)
         app.router.add_delete("/v1/speakers/{id}", self.forget)
         return app
 
@@ -55,6 +56,7 @@ class Server(Stub):
             return aioweb.json_response({"error": error}, status=400)
         known = [person for person in self.people if person["name"] == name]
         new = {"id": "spk_1", "name": name, "samples": 0, "profile": {"follow_voice": False}}
+        new["telephone_numbers"] = []
         person: dict[str, Any] = known[0] if known else new
         person["samples"] += 1
         self.people = [person]
@@ -127,11 +129,16 @@ def test_a_voice_is_learned_tried_renamed_and_forgotten(
     expect(note).to_have_text("This is Anna (0.86).")
     page.get_by_test_id("person-cancel").click()
     page.get_by_test_id("person-rename").click()
-    expect(page.get_by_test_id("person-new-name")).to_be_focused()
+    expect(page.get_by_test_id("person-rename-text")).to_be_focused()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("Ann")
     page.keyboard.press("Enter")
     expect(person).to_have_attribute("data-name", "Ann")
+    page.get_by_test_id("person-numbers").click()
+    expect(page.get_by_test_id("person-numbers-text")).to_be_focused()
+    page.keyboard.type("+4930123456, +4940123456")
+    page.keyboard.press("Enter")
+    expect(person).to_contain_text("3 recordings · +4930123456 · +4940123456")
     follow = page.get_by_test_id("person-follow")
     follow.click()
     expect(follow).to_have_text("Stop following this voice")

@@ -381,6 +381,24 @@ def test_the_microphone_is_chosen_in_the_browser(full_page: Page, server: Server
     assert server.file.read_text() == FILE
 
 
+def test_the_room_of_the_browser_is_kept_and_said_in_the_next_call(
+    full_page: Page, server: Server
+) -> None:
+    opened(full_page)
+    room = full_page.get_by_test_id("setting room")
+    room.fill(" Kitchen ")
+    room.press("Tab")
+    full_page.keyboard.press("Escape")
+    with full_page.expect_response("**/v1/realtime/calls"):
+        full_page.get_by_test_id("mic").click()
+    assert server.sessions[-1]["earshot"]["area"] == "Kitchen"
+    full_page.keyboard.press("Escape")
+    full_page.reload()
+    opened(full_page)
+    expect(room).to_have_value("Kitchen")
+    assert server.file.read_text() == FILE
+
+
 def test_the_answer_and_the_sample_are_heard_from_the_chosen_speaker(
     full_page: Page, server: Server
 ) -> None:

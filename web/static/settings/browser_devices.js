@@ -1,4 +1,4 @@
-// The microphone and the speaker of this browser. They are kept here, not on the server.
+// The microphone, the speaker and the room of this browser. They are kept here, not on the server.
 
 import { h } from "../view/keyed.js";
 import { t } from "../words/translate.js";
@@ -27,7 +27,31 @@ export function browserFields(choices, choose) {
     field("microphone", "audioinput", choices.microphone, (microphone) => choose({ microphone })),
     canChooseSpeaker() &&
       field("speaker", "audiooutput", choices.speaker, (speaker) => choose({ speaker })),
+    room(choices.area, (area) => choose({ area })),
   ];
+}
+
+/**
+ * @param {string} area name of the room; empty: unknown
+ * @param {(area: string) => void} choose
+ */
+function room(area, choose) {
+  const id = "setting-room";
+  return h(
+    "div",
+    { key: "room", class: "setting" },
+    h("label", { for: id }, t("set_room")),
+    h("input", {
+      id,
+      type: "text",
+      value: area,
+      maxlength: "64",
+      autocomplete: "off",
+      "data-testid": "setting room",
+      change: (/** @type {any} */ { target }) => choose(target.value.trim()),
+    }),
+    h("p", { class: "setting-help" }, t("set_room_help")),
+  );
 }
 
 /**

@@ -9,12 +9,12 @@ import { canRecord, VoiceTake } from "./voice_take.js";
 /**
  * @typedef {{
  *   id: string, name: string, samples: number, must_teach_again?: boolean,
- *   profile: { follow_voice: boolean },
+ *   profile: { follow_voice: boolean }, telephone_numbers: string[],
  * }} Person
  * @typedef {{ speech_ms: number, level_dbfs: number, snr_db: number }} Quality
  * @typedef {{ kind: "learn" | "try", name: string, step: number }} Task what the voice is wanted for;
  *   `step`: number of the sentence, from 0
- * @typedef {{ kind: "rename" | "remove", id: string }} Question
+ * @typedef {{ kind: "rename" | "numbers" | "remove", id: string }} Question
  */
 
 const API = "/v1/speakers";
@@ -86,39 +86,74 @@ export class PeoplePanel {
 
   /** @param {Person} person */
   #row(person) {
-    const { id, name, samples, profile, must_teach_again } = person;
+    const { id, name, samples, profile, must_teach_again, telephone_numbers: numbers } = person;
     const follow = { profile: { follow_voice: !profile.follow_voice } };
     const again = must_teach_again ? ` ${t("people_again")}` : "";
     const recordings = t("people_recordings", { n: samples });
-    const facts = h("span", { class: "setting-help" }, `${recordings}${again && "."}${again}`);
+    const known = [`${recordings}${again && "."}${again}`, ...numbers].join(" · ");
+    const facts = h("span", { class: "setting-help" }, known);
     const asked = this.#question?.id === id ? this.#question.kind : null;
     const actions = asked
-      ? [asked === "rename" ? this.#renaming(person) : this.#removing(person)]
+      ? [this.#form(asked, person)]
       : [
           button("people_more", "person-more", () => this.#begin("learn", name)),
           button(profile.follow_voice ? "people_unfollow" : "people_follow", "person-follow", () =>
             this.#do(() => change(id, "PATCH", follow)),
           ),
           button("people_rename", "person-rename", () => this.#ask({ kind: "rename", id })),
+          button("people_numbers", "person-numbers", () => this.#ask({ kind: "numbers", id })),
           button("people_delete", "person-delete", () => this.#ask({ kind: "remove", id })),
         ];
     const props = { key: id, "data-testid": "person", "data-name": name };
     return h("li", props, h("strong", {}, name), facts, ...(this.#task ? [] : actions));
   }
 
-  /** @param {Person} person */
-  #renaming({ id, name }) {
-    const field = `person-name-${id}`;
+  /** @param {Question["kind"]} kind @param {Person} person */
+  #form(kind, person) {
+    const { id, name, telephone_numbers: numbers } = person;
+    switch (kind) {
+      case "rename":
+        return this.#editing(kind, person, t("people_name"), nameField, name, (text) =>
+          change(id, "PATCH", { name: text }),
+        );
+      case "numbers":
+        return this.#editing(
+          kind,
+          person,
+          t("people_numbers_label"),
+          textField,
+          numbers.join(", "),
+          (text) => {
+            const given = text.split(",").map((one) => one.trim());
+            const body = { telephone_numbers: given.filter(Boolean) };
+            return change(id, "PUT", body, "/telephone_numbers");
+          },
+        );
+      case "remove":
+        return this.#removing(person);
+    }
+  }
+
+  /**
+   * @param {string} kind
+   * @param {Person} person
+   * @param {string} label
+   * @param {typeof textField} input returns the props of the field
+   * @param {string} value
+   * @param {(text: string) => Promise<unknown>} act saves the text
+   */
+  #editing(kind, { id }, label, input, value, act) {
+    const field = `person-${kind}-${id}`;
     const save = () => {
-      const input = /** @type {HTMLInputElement} */ (document.getElementById(field));
-      this.#do(() => change(id, "PATCH", { name: input.value.trim() }));
+      const { value: text } = /** @type {HTMLInputElement} */ (document.getElementById(field));
+      this.#do(() => act(text.trim()));
     };
     return h(
       "span",
-      { key: "rename", class: "person-form" },
-      h("label", { for: field }, t("people_name")),
-      h("input", { ...nameField(save), id: field, value: name, "data-testid": "person-new-name" }),
-      button("d_save", "person-rename-save", save, "strong"),
+      { key: kind, class: "person-form" },
+      h("label", { for: field }, label),
+      h("input", { ...input(save), id: field, value, "data-testid": `person-${kind}-text` }),
+      button("d_save", `person-${kind}-save`, save, "strong"),
       button("d_cancel", "person-cancel", () => this.#ask(null)),
     );
   }
@@ -220,7 +255,7 @@ export class PeoplePanel {
     this.#question = question;
     this.#note = null;
     this.onChange();
-    if (question?.kind === "rename") document.getElementById(`person-name-${question.id}`)?.focus();
+    if (question) document.getElementById(`person-${question.kind}-${question.id}`)?.focus();
   }
 
   async #record() {
@@ -336,10 +371,13 @@ function meters(quality) {
   );
 }
 
-/** Returns the props of a field for a name. Enter would send the form around it. @param {() => void} enter */
-const nameField = (enter) => ({
+/** Returns the props of a field for a name. @param {() => void} enter */
+const nameField = (enter) => ({ ...textField(enter), maxlength: "40" });
+
+/** Returns the props of a field. Enter would send the form around it. @param {() => void} enter */
+const textField = (enter) => ({
   type: "text",
-  maxlength: "40",
+  maxlength: "200",
   autocomplete: "off",
   keydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Enter") return;
@@ -362,11 +400,12 @@ async function send(path, file, name) {
 
 /**
  * @param {string} id
- * @param {"PATCH" | "DELETE" | "POST"} method
+ * @param {"PATCH" | "PUT" | "DELETE" | "POST"} method
  * @param {object} [body]
+ * @param {string} [part] path below the person
  */
-const change = (id, method, body) =>
-  request(`${API}/${encodeURIComponent(id)}`, {
+const change = (id, method, body, part = "") =>
+  request(`${API}/${encodeURIComponent(id)}${part}`, {
     method,
     ...(body && {
       body: JSON.stringify(body),

@@ -34,6 +34,8 @@ export class Choices {
   microphone = "";
   /** Id of the speaker; empty: the system's choice. */
   speaker = "";
+  /** Room in which this browser stands; empty: unknown. A program can ask the person there. */
+  area = "";
   /** @type {"light" | "dark" | null} null follows the system */
   theme = null;
   /** Volume of the voice, 0 to 1. */
@@ -60,7 +62,7 @@ export class Choices {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
     const { language, pageLanguage, asr, llm, wakeWord, pushToTalk, theme } = changed;
-    const { microphone, speaker, volume, keepsConversation, keepsOnServer } = changed;
+    const { microphone, speaker, area, volume, keepsConversation, keepsOnServer } = changed;
     const kept = {
       pageLanguage,
       asr,
@@ -70,6 +72,7 @@ export class Choices {
       theme,
       microphone,
       speaker,
+      area,
       volume,
       keepsConversation,
       keepsOnServer,
@@ -174,6 +177,7 @@ export class Choices {
       earshot: {
         conversation_id: conversationId ?? newConversationId(),
         ...(this.wakeWord === DEFAULT ? {} : { wake_word: wakeWord }),
+        ...(this.area && { area: this.area }),
       },
     };
   }

@@ -303,6 +303,9 @@ export const DE = {
   set_browser: "Dieser Browser",
   set_microphone: "Mikrofon",
   set_speaker: "Lautsprecher",
+  set_room: "Raum dieses Browsers",
+  set_room_help:
+    "Während eines Gesprächs dürfen Programme die Person in diesem Raum fragen. Gilt ab dem nächsten Gespräch.",
   set_system: "Wie im System eingestellt",
   set_assistant_voice: "Stimme",
   set_assistant_speed: "Sprechtempo",
@@ -409,6 +412,8 @@ export const DE = {
   people_unfollow: "Dieser Stimme nicht mehr folgen",
   people_more: "Weitere Aufnahmen",
   people_rename: "Umbenennen",
+  people_numbers: "Telefonnummern",
+  people_numbers_label: "Telefonnummern mit + und Land, durch Kommas getrennt",
   people_delete: "Vergessen",
   people_sure: "Die Stimme von {name} vergessen?",
   own: "Eigene Stimmen",

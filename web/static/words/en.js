@@ -298,6 +298,9 @@ export const EN = {
   set_browser: "This browser",
   set_microphone: "Microphone",
   set_speaker: "Speaker",
+  set_room: "Room of this browser",
+  set_room_help:
+    "During a call, programs may ask the person in this room. It holds from the next call on.",
   set_system: "As the system has it",
   set_assistant_voice: "Voice",
   set_assistant_speed: "Speed of speech",
@@ -401,6 +404,8 @@ export const EN = {
   people_unfollow: "Stop following this voice",
   people_more: "More recordings",
   people_rename: "Rename",
+  people_numbers: "Telephone numbers",
+  people_numbers_label: "Telephone numbers with + and country, commas between them",
   people_delete: "Forget",
   people_sure: "Forget the voice of {name}?",
   own: "Voices of your own",

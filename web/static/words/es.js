@@ -301,6 +301,9 @@ export const ES = {
   set_browser: "Este navegador",
   set_microphone: "Micrófono",
   set_speaker: "Altavoz",
+  set_room: "Habitación de este navegador",
+  set_room_help:
+    "Durante una llamada, los programas pueden preguntar a la persona de esta habitación. Vale desde la próxima llamada.",
   set_system: "Según el sistema",
   set_assistant_voice: "Voz",
   set_assistant_speed: "Velocidad del habla",
@@ -406,6 +409,8 @@ export const ES = {
   people_unfollow: "Dejar de seguir esta voz",
   people_more: "Más grabaciones",
   people_rename: "Cambiar el nombre",
+  people_numbers: "Números de teléfono",
+  people_numbers_label: "Números de teléfono con + y país, separados por comas",
   people_delete: "Olvidar",
   people_sure: "¿Olvidar la voz de {name}?",
   own: "Voces propias",

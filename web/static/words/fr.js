@@ -302,6 +302,9 @@ export const FR = {
   set_browser: "Ce navigateur",
   set_microphone: "Microphone",
   set_speaker: "Haut-parleur",
+  set_room: "Pièce de ce navigateur",
+  set_room_help:
+    "Pendant un appel, des programmes peuvent interroger la personne dans cette pièce. Valable dès le prochain appel.",
   set_system: "Selon le système",
   set_assistant_voice: "Voix",
   set_assistant_speed: "Débit de la parole",
@@ -407,6 +410,8 @@ export const FR = {
   people_unfollow: "Ne plus suivre cette voix",
   people_more: "Autres enregistrements",
   people_rename: "Renommer",
+  people_numbers: "Numéros de téléphone",
+  people_numbers_label: "Numéros de téléphone avec + et pays, séparés par des virgules",
   people_delete: "Oublier",
   people_sure: "Oublier la voix de {name} ?",
   own: "Vos propres voix",

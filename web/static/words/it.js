@@ -300,6 +300,9 @@ export const IT = {
   set_browser: "Questo browser",
   set_microphone: "Microfono",
   set_speaker: "Altoparlante",
+  set_room: "Stanza di questo browser",
+  set_room_help:
+    "Durante una chiamata i programmi possono chiedere alla persona in questa stanza. Vale dalla prossima chiamata.",
   set_system: "Come nel sistema",
   set_assistant_voice: "Voce",
   set_assistant_speed: "Velocità del parlato",
@@ -405,6 +408,8 @@ export const IT = {
   people_unfollow: "Non seguire più questa voce",
   people_more: "Altre registrazioni",
   people_rename: "Rinomina",
+  people_numbers: "Numeri di telefono",
+  people_numbers_label: "Numeri di telefono con + e paese, separati da virgole",
   people_delete: "Dimentica",
   people_sure: "Dimenticare la voce di {name}?",
   own: "Voci proprie",

@@ -302,6 +302,9 @@ export const NL = {
   set_browser: "Deze browser",
   set_microphone: "Microfoon",
   set_speaker: "Luidspreker",
+  set_room: "Kamer van deze browser",
+  set_room_help:
+    "Tijdens een gesprek mogen programma’s de persoon in deze kamer iets vragen. Geldt vanaf het volgende gesprek.",
   set_system: "Zoals in het systeem",
   set_assistant_voice: "Stem",
   set_assistant_speed: "Spreeksnelheid",
@@ -406,6 +409,8 @@ export const NL = {
   people_unfollow: "Deze stem niet meer volgen",
   people_more: "Meer opnamen",
   people_rename: "Hernoemen",
+  people_numbers: "Telefoonnummers",
+  people_numbers_label: "Telefoonnummers met + en land, gescheiden door komma’s",
   people_delete: "Vergeten",
   people_sure: "De stem van {name} vergeten?",
   own: "Eigen stemmen",

@@ -302,6 +302,9 @@ export const PT = {
   set_browser: "Este navegador",
   set_microphone: "Microfone",
   set_speaker: "Altifalante",
+  set_room: "Divisão deste navegador",
+  set_room_help:
+    "Durante uma chamada, os programas podem perguntar à pessoa nesta divisão. Vale a partir da próxima chamada.",
   set_system: "Como no sistema",
   set_assistant_voice: "Voz",
   set_assistant_speed: "Velocidade da fala",
@@ -407,6 +410,8 @@ export const PT = {
   people_unfollow: "Deixar de acompanhar esta voz",
   people_more: "Mais gravações",
   people_rename: "Mudar o nome",
+  people_numbers: "Números de telefone",
+  people_numbers_label: "Números de telefone com + e país, separados por vírgulas",
   people_delete: "Esquecer",
   people_sure: "Esquecer a voz de {name}?",
   own: "Vozes próprias",

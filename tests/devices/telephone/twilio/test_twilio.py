@@ -13,6 +13,7 @@ from aiohttp import ClientSession, WSServerHandshakeError
 
 from bench.client.telephone import TwilioAccount, TwilioPeer
 from core.audio import AudioFrame
+from devices.fleet.directory import CallingPerson
 from devices.telephone.twilio.door import TwilioDoor
 from devices.telephone.twilio.line import LEAD_S, START_TIMEOUT_S
 from devices.telephone.twilio.routes import routes
@@ -209,6 +210,26 @@ def test_the_name_of_the_caller_is_that_of_the_settings() -> None:
 
     scene = against(act, TelephoneScene().with_settings(callers={CALLER: "Grandma"}))
     assert "Grandma" in str(scene.llm.asked[-1])
+
+
+def test_a_person_of_the_house_is_known_by_the_number_and_a_withheld_one_by_nothing() -> None:
+    anna = CallingPerson(id="spk_1", name="Anna", language="")
+
+    async def act(caller: Callable[[], Caller]) -> None:
+        for number in (CALLER, "+266696687"):
+            call = caller()
+            call.account = replace(call.account, caller=number)
+            call.peer = TwilioPeer(call.account, call._hear)
+            await call.dial()
+            await call.say("one")
+            await call.sounds(5)
+            await call.peer.hang_up()
+
+    scene = against(act, TelephoneScene(people={CALLER: anna}))
+    known, withheld = (str(asked) for asked in scene.llm.asked)
+    assert "from the number of Anna" in known
+    assert "Instructions of spk_1." in known
+    assert "telephone" not in withheld
 
 
 REFUSED_CALLS: dict[str, tuple[dict[str, Any], str]] = {

@@ -34,6 +34,11 @@ def test_it_listens_on_this_machine_until_networks_are_named() -> None:
 def test_a_wrong_uuid_or_network_names_the_setting() -> None:
     with pytest.raises(ConfigError, match=r"telephone\.call_uuids: allowed are UUIDs"):
         TelephoneConfig(call_uuids=("kitchen",))
+    for wrong in ("kitchen", CALL):
+        with pytest.raises(ConfigError, match=r"telephone\.caller_uuid: allowed is a UUID that"):
+            TelephoneConfig(caller_uuid=wrong)
+    numbered = TelephoneConfig(caller_uuid="40325ec2-5efd-4bd3-8000-000000000000")
+    assert numbered.as_settings(SessionSettings).caller_uuid == UUID(numbered.caller_uuid)
     with pytest.raises(ConfigError, match=r"telephone\.networks"):
         TelephoneConfig(networks=("kitchen",))
 

@@ -164,13 +164,14 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
         "our own wishes for answers",
         (
             realtime(earshot={"barge_in": "patient", "echo": "cancel", "temperature": 0.4}),
-            realtime(earshot={"wake_word": "okay_nabu"}),
+            realtime(earshot={"wake_word": "okay_nabu", "area": " Kitchen "}),
             realtime(earshot={"tools": ["HassTurnOn"], "echo": None}, max_output_tokens=200),
         ),
         replace(
             FRESH,
             barge_in="patient",
             wake_word="okay_nabu",
+            area="Kitchen",
             answer_temperature=0.4,
             tools=("HassTurnOn",),
             max_output_tokens=200,

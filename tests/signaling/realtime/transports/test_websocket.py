@@ -1,5 +1,6 @@
 """The WebSocket API with real sessions: whole turns, refusals, and every kind of end."""
 
+import asyncio
 import json
 from base64 import b64decode, b64encode
 from typing import Any
@@ -70,6 +71,27 @@ def test_a_session_waits_for_its_wake_word_and_reports_it() -> None:
             assert [e["wake"]["is_awake"] for e in told if e["type"] == "earshot.wake"] == [True]
             [heard] = [e["transcript"] for e in told if e["type"].endswith("n.completed")]
             assert heard == "one"
+
+    against(scene, setup)
+
+
+def test_the_person_at_a_client_that_says_its_room_can_be_asked() -> None:
+    setup = Setup()
+
+    async def scene(server: Server) -> None:
+        async with server.client.ws_connect("/v1/realtime?model=default") as ws:
+            session = await update(ws, earshot={"area": "Kitchen"})
+            assert session["earshot"]["area"] == "Kitchen"
+            [there] = setup.world.conversations.sessions_by_area()["Kitchen"]
+            async with asyncio.TaskGroup() as tasks:
+                asked = tasks.create_task(there.ask("Pizza, or pasta?"))
+                await expect(ws, "response.done")
+                for run in ((0, 200), (LEVEL_ONE, 400), (0, 900)):
+                    await ws.send_json({"type": "input_audio_buffer.append", "audio": pcm(run)})
+            assert asked.result() == "one"
+            assert setup.world.llm.asked == []
+            await update(ws, earshot={"area": None})
+            assert setup.world.conversations.sessions_by_area() == {}
 
     against(scene, setup)
 
