@@ -31,7 +31,7 @@ from server.compose.choices import (
     origin_of,
     survey,
 )
-from server.compose.cluster import ClusterWorkers, cluster_of
+from server.compose.cluster import RAY, ClusterWorkers, check_pools, cluster_of, uses_cluster
 from server.compose.llm_and_tts import (
     check_voice,
     check_wake_word,
@@ -52,7 +52,7 @@ from serving.models.model import AnyModel
 from serving.models.registry import ModelRegistry, ModelsOfKind
 from serving.models.user_catalogue import use_catalogue
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
-from serving.placement.offers import LoadableModel, OfferInputs
+from serving.placement.offers import LoadableModel, OfferInputs, on_cluster
 from serving.remote.models import RemoteModel, RemoteModels
 from serving.speaker.model import SpeakerModels, add_speaker_models
 from serving.text.model import Clips, Embedders, Rerankers, add_text_models
@@ -225,11 +225,14 @@ async def run_engines(
         room_setting="asr.memory_mb",
         idle_s=config.models.unload_after_s,
     )
-    cluster = cluster_of(config, os.environ) if config.asr.pool == "ray" else None
-    if cluster is not None:
-        workers = ClusterWorkers(cluster, config.cluster.asr, workers, metrics)
+    cluster = elsewhere = None
+    if uses_cluster(config):
+        await asyncio.to_thread(check_pools, config, choices)
+        cluster = cluster_of(config, os.environ)
+        workers = there = ClusterWorkers(cluster, config, workers, metrics)
+        elsewhere = there if config.models.pool == RAY else None
     recognisers = _add_recognisers(registry, config, asr_inputs, toolbox, clock, workers)
-    text_models = add_text_models(registry, config.paths.models_dir, clock, metrics)
+    text_models = add_text_models(registry, config.paths.models_dir, clock, metrics, elsewhere)
     speakers = add_speaker_models(registry, config.paths.models_dir, clock, metrics)
     codecs = add_codecs(registry, config.paths.models_dir, clock, metrics)
     remote = RemoteModels([RemoteModel(name, settings) for name, settings in config.remote.items()])
@@ -310,7 +313,10 @@ def _add_recognisers(
     workers. Raises EngineMissing."""
 
     def list_offers() -> Sequence[LoadableModel]:
-        default, *others = find_offers(config, inputs)
+        offers: Sequence[LoadableModel] = find_offers(config, inputs)
+        if config.asr.pool == RAY:
+            offers = [on_cluster(offer) for offer in offers]
+        default, *others = offers
         return (replace(default, aliases=(*default.aliases, DEFAULT)), *others)
 
     async def start(offer: LoadableModel) -> LoadedRecogniser:

@@ -35,7 +35,7 @@ from server.compose.choices import PlacementInputs
 from server.config.sections.tts import OwnVoicesConfig
 from serving.model_host.source import WorkerSource
 from serving.placement.choose import EngineSelection
-from serving.workers.engine_process import EngineProcess
+from serving.workers.engine_process import StreamEngine
 from serving.workers.process_llm import ProcessLlm
 from serving.workers.process_tts import ProcessTts
 
@@ -95,7 +95,7 @@ async def start_language_model(
 
 async def start_voice(
     choice: EngineSelection, workers: WorkerSource, stack: AsyncExitStack
-) -> EngineProcess[TtsInfo] | None:
+) -> StreamEngine[TtsInfo] | None:
     """Starts the worker process of the chosen TTS engine, without waiting until it has loaded;
     `stack` ends it. Returns None for an engine that runs in this process. Raises ConfigError."""
     profile = await asyncio.to_thread(worker_profile, "tts", choice.name, choice.options)
@@ -122,7 +122,7 @@ async def load_voices(
     languages: TextLanguageDetector,
     metrics: Metrics,
     stack: AsyncExitStack,
-    process: EngineProcess[TtsInfo] | None = None,
+    process: StreamEngine[TtsInfo] | None = None,
 ) -> LoadedVoices:
     """Loads the chosen TTS engine, and espeak for languages and clauses that it cannot speak. If it
     does not load, espeak takes its place. All share one cache for frequent replies. `process`: the
@@ -158,7 +158,7 @@ async def load_voices(
 async def load_cloning_voice(
     config: OwnVoicesConfig,
     choice: EngineSelection,
-    process: EngineProcess[TtsInfo] | None,
+    process: StreamEngine[TtsInfo] | None,
     workers: WorkerSource,
     metrics: Metrics,
     stack: AsyncExitStack,

@@ -241,9 +241,32 @@ class EngineConfig(Section, frozen=True):
     ] = field(default_factory=dict)
 
 
+class LlmConfig(EngineConfig, frozen=True):
+    """Settings of the language model."""
+
+    pool: Annotated[
+        PoolKind,
+        Meta(
+            description=(
+                "Where a language model with weights of its own runs. process: in a child process"
+                " of this server. ray: on the cluster of the section cluster."
+            ),
+        ),
+    ] = "process"
+
+
 class TtsConfig(EngineConfig, frozen=True):
     """Settings of the voices."""
 
+    pool: Annotated[
+        PoolKind,
+        Meta(
+            description=(
+                "Where the voice engine runs. process: in a child process of this server. ray: on"
+                " the cluster of the section cluster."
+            ),
+        ),
+    ] = "process"
     own_voices: OwnVoicesConfig = OwnVoicesConfig()
 
 
@@ -327,6 +350,15 @@ class ModelsConfig(Section, frozen=True):
             )
         ),
     ] = True
+    pool: Annotated[
+        PoolKind,
+        Meta(
+            description=(
+                "Where models for embeddings and reranking run. process: in child processes of this"
+                " server. ray: on the cluster of the section cluster."
+            ),
+        ),
+    ] = "process"
     preload: Annotated[
         NameList,
         Meta(
@@ -450,7 +482,7 @@ class Config(Section, frozen=True):
     asr: AsrConfig = AsrConfig()
     models: ModelsConfig = ModelsConfig()
     limits: LimitsConfig = LimitsConfig()
-    llm: EngineConfig = EngineConfig()
+    llm: LlmConfig = LlmConfig()
     tts: TtsConfig = TtsConfig()
     turn: TurnConfig = TurnConfig()
     assistant: AssistantConfig = AssistantConfig()

@@ -4,7 +4,7 @@ replicas. The only file that imports Ray."""
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +68,24 @@ class ClusterStatus:
     models: tuple[ClusterModel, ...]
 
 
+class RayLog(logging.Filter):
+    """Writes what Ray's loggers report into our log: warnings as they are, everything else at the
+    level debug. Their own lines on standard error have another format, and nobody asked for them.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Takes the record, and returns False: Ray's handlers do not get it."""
+        level = record.levelno if record.levelno >= logging.WARNING else logging.DEBUG
+        logger.log(level, "ray: %s", record.getMessage())
+        return False
+
+
+RAY_LOG = RayLog()
+
+RAY_LOGGERS = ("ray.serve", "ray._private.worker")
+"Loggers that write to the standard error of a process that uses the cluster."
+
+
 def import_ray() -> Any:
     """Returns the package `ray` with `ray.serve` loaded. Raises ConfigError if it is missing."""
     try:
@@ -78,6 +96,8 @@ def import_ray() -> Any:
             f'pool = "ray" needs Ray, which is not installed: earshot extras add scale ({error})'
         ) from None
     assert serve
+    for name in RAY_LOGGERS:
+        logging.getLogger(name).addFilter(RAY_LOG)  # a second time does nothing
     return ray
 
 
@@ -98,6 +118,28 @@ class ReplicaHandle:
         replica. `session`: id of the sequence whose state a replica keeps. Raises ReplicaLost."""
         handle = self._handle.options(session_id=session) if session else self._handle
         return await self._result(handle.compute.remote(request, limit_s))
+
+    async def stream(self, request: bytes, limit_s: float) -> AsyncGenerator[bytes, None]:
+        """Makes a call with a stream of replies, see `EngineReplica.stream`. Closing the generator
+        frees the replica. Raises ReplicaLost."""
+        replies = self._handle.options(stream=True).stream.remote(request, limit_s)
+        is_over = False
+        try:
+            async for reply in replies:
+                yield reply
+            is_over = True
+        except self._lost as error:
+            is_over = True
+            raise ReplicaLost(str(error).partition("\n")[0]) from error
+        finally:
+            if not is_over:
+                replies.cancel()  # dropping it would leave the replica at work
+
+    async def broadcast(self, request: bytes, limit_s: float) -> None:
+        """Makes a call on every replica that runs now, and drops the results. `limit_s`: longest
+        time in seconds. Raises TimeoutError. A replica that is lost has nothing to answer."""
+        calls = self._handle.broadcast("compute", request, limit_s)
+        await calls.results_async(timeout_s=limit_s, return_exceptions=True)
 
     async def _result(self, response: Any) -> bytes:
         is_over = False
@@ -235,7 +277,7 @@ def _options(plan: ReplicaPlan, is_sticky: bool) -> dict[str, Any]:
     pool = plan.pool
     options: dict[str, Any] = {
         "name": "engine",
-        "max_ongoing_requests": QUEUE_FACTOR * plan.concurrency,
+        "max_ongoing_requests": plan.concurrency * (QUEUE_FACTOR if plan.has_queue else 1),
         "health_check_period_s": HEALTH_PERIOD_S,
         "graceful_shutdown_timeout_s": DRAIN_LIMIT_S,
         "max_constructor_retry_count": CONSTRUCTOR_TRIES,

@@ -1,12 +1,14 @@
 """One engine of any kind as replicas on the cluster, with the methods of an `EngineProcess`.
 
 A call that loses its replica is sent to another one. Each request of recognition carries the whole
-utterance, so nothing of it is lost.
+utterance, so nothing of it is lost. A stream is sent again only while none of its parts has come:
+two voices or two answers do not join.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
 from msgspec import Raw
@@ -36,6 +38,7 @@ from engines.runtime.worker.protocol import (
 )
 from serving.cluster.deployment import RayCluster, ReplicaHandle, ReplicaLost
 from serving.cluster.settings import ReplicaPlan
+from serving.workers.batch_process import CALL_LIMIT_S, ItemT
 from serving.workers.engine_process import engine_error_of, error_of
 from serving.workers.hang_detection import HangDetector
 
@@ -97,6 +100,11 @@ class ReplicatedEngine(Generic[InfoT]):
         return None
 
     @property
+    def replicas(self) -> int:
+        """Largest number of replicas, each with room for as many calls as one process."""
+        return self._plan.pool.most_replicas
+
+    @property
     def is_ready(self) -> bool:
         """True if the engine is deployed. The cluster replaces replicas that are lost."""
         return self._handle is not None
@@ -128,6 +136,19 @@ class ReplicatedEngine(Generic[InfoT]):
                 await asyncio.Event().wait()  # until it is cancelled
         finally:
             self._handle = self._notifications = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the engine deployed while the context is open. `ready` reports a failure."""
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self._run_quietly(), name=self._plan.name)
+            yield
+            task.cancel()
+
+    async def _run_quietly(self) -> None:
+        """Runs without raising the error of the deployment, which `ready` reports."""
+        with suppress(EngineError, ConfigError):
+            await self.run()
 
     async def call(
         self,
@@ -162,9 +183,40 @@ class ReplicatedEngine(Generic[InfoT]):
             return self._decoded(reply.payload, result)
         raise self._failure(reply)
 
+    async def stream(
+        self, method: str, arguments: object, part: type[ResultT]
+    ) -> AsyncGenerator[ResultT, None]:
+        """Yields the parts of a call's result as they come. Closing the generator frees the
+        replica. A call whose replica is lost before the first part is sent to another one. `part`:
+        type of the parts. Raises like `call`; the time limits are those of the profile."""
+        await self.ready()
+        request, has_part = self._frame(method, arguments), False
+        for attempt in range(TRIES):
+            limit_s = self._profile.first_chunk_timeout_s
+            try:
+                async with aclosing(self._open_handle().stream(request, limit_s)) as replies:
+                    while True:
+                        async with asyncio.timeout(limit_s if has_part else START_S + limit_s):
+                            reply = self._reply(await anext(replies))
+                        if isinstance(reply, DoneReply):
+                            return
+                        if not isinstance(reply, ChunkReply):
+                            raise self._failure(reply)
+                        limit_s = self._profile.chunk_timeout_s
+                        has_part = True
+                        yield self._decoded(reply.payload, part)
+            except TimeoutError:
+                raise self._timeout(limit_s) from None
+            except (ReplicaLost, StopAsyncIteration) as error:
+                self._note_loss(error, attempt)
+                if has_part:
+                    break
+        raise self._lost_error()
+
     def notify(self, method: str, payload: object, session: str = "") -> None:
         """Makes a call whose result is not needed. An engine that is not deployed does not get it,
-        nor one that has too many such calls in flight."""
+        nor one that has too many such calls in flight. `session`: id of the sequence whose replica
+        gets it; if empty, every replica gets it."""
         tasks = self._notifications
         if tasks is not None and self._notifying < MAX_NOTIFICATIONS:
             self._notifying += 1
@@ -173,7 +225,10 @@ class ReplicatedEngine(Generic[InfoT]):
     async def _notify(self, request: bytes, session: str) -> None:
         try:
             async with asyncio.timeout(FORGET_LIMIT_S):
-                await self._open_handle().compute(request, FORGET_LIMIT_S, session)
+                if session:
+                    await self._open_handle().compute(request, FORGET_LIMIT_S, session)
+                else:
+                    await self._open_handle().broadcast(request, FORGET_LIMIT_S)
         except (ReplicaLost, TimeoutError, EngineError) as error:
             logger.debug("! %s: a notification was lost: %s", self._plan.name, error)
         finally:
@@ -276,6 +331,44 @@ class ReplicatedRecogniser(ReplicatedEngine[AsrInfo]):
         replica that is; others keep a bounded cache of features."""
         if self._is_sticky:
             self.notify(FORGET, utterance, utterance)
+
+    def _error(self, reply: FailureReply) -> EarshotError:
+        """Returns an EngineError for every failure: a batch has several callers."""
+        return engine_error_of(reply, self._kind, self._name)
+
+
+class ReplicatedBatchEngine(ReplicatedEngine[InfoT], Generic[InfoT, ItemT, ResultT]):
+    """A `BatchEngine` for embeddings or reranking on the cluster. With several lanes in the
+    scheduler it stands for all replicas."""
+
+    def __init__(
+        self,
+        cluster: RayCluster,
+        plan: ReplicaPlan,
+        load: LoadRequest,
+        info: type[InfoT],
+        method: str,
+        result: type[ResultT],
+        metrics: Metrics,
+        *,
+        name: str,
+    ) -> None:
+        """Prepares the engine; `run` deploys it. The arguments are those of `BatchProcess`."""
+        super().__init__(cluster, plan, load, info, metrics, name=name)
+        self._method, self._result = method, result
+
+    async def decode(self, items: Sequence[ItemT]) -> list[ResultT]:
+        """Computes one batch. Cancelling it frees the replica. Raises EngineError, see `call`."""
+        results: list[ResultT] = await self.call(
+            self._method,
+            list(items),
+            list[self._result],  # type: ignore[name-defined]
+            CALL_LIMIT_S,
+        )
+        return results
+
+    def forget(self, sequence: str) -> None:
+        """Does nothing: no state is kept between items."""
 
     def _error(self, reply: FailureReply) -> EarshotError:
         """Returns an EngineError for every failure: a batch has several callers."""

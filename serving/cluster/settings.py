@@ -72,5 +72,6 @@ class ReplicaPlan:
     "Niceness of the replicas' processes."
     environment: tuple[tuple[str, str], ...] = ()
     "Further environment variables of the replicas."
-    load_limit_s: float = 120.0
-    "Longest time until the first replica has loaded."
+    has_queue: bool = True
+    """True: a replica holds some more calls than it computes. False for an engine that refuses
+    more."""

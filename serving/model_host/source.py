@@ -7,7 +7,7 @@ from core.ports import Clock, Metrics
 from engines.base import WorkerProfile
 from serving.asr.model import AsrWorkerPool, LoadedRecogniser
 from serving.placement.offers import LoadableModel
-from serving.workers.engine_process import EngineProcess, InfoT, engine_process
+from serving.workers.engine_process import EngineProcess, InfoT, StreamEngine, engine_process
 
 
 class WorkerSource(Protocol):
@@ -26,8 +26,8 @@ class WorkerSource(Protocol):
         info_type: type[InfoT],
         profile: WorkerProfile,
         max_calls: int | None = None,
-    ) -> EngineProcess[InfoT]:
-        """Returns the process of a voice or a language model; its `running` loads it. `max_calls`:
+    ) -> StreamEngine[InfoT]:
+        """Returns the engine of a voice or a language model; its `running` loads it. `max_calls`:
         most calls at once, where several gateways share the process."""
         ...
 

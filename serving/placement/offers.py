@@ -65,6 +65,12 @@ class LoadableModel:
         return self.workers[0]
 
 
+def on_cluster(offer: LoadableModel) -> LoadableModel:
+    """Returns the offer for a model that runs on the cluster: it takes no memory of this machine,
+    and nothing else replaces it here."""
+    return replace(offer, memory_mb={}, warnings=(), fallback=None, why="on the cluster")
+
+
 @dataclass(frozen=True, slots=True)
 class OfferInputs:
     """Values that offers are made from. They are the same at the start, when the models folder is

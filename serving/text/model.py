@@ -23,10 +23,10 @@ from engines.runtime.worker.protocol import LoadRequest
 from serving.models.catalogue import short_name
 from serving.models.model import ModelLoader, ServedModel
 from serving.models.registry import ModelRegistry, ModelsOfKind
-from serving.placement.offers import LoadableModel
+from serving.placement.offers import LoadableModel, on_cluster
 from serving.placement.whisper import CPU
 from serving.scheduling.policy import PriorityRule, SchedulingPolicy
-from serving.workers.batch_pool import BatchWorkerPool
+from serving.workers.batch_pool import BatchEngine, BatchEngineSource, BatchWorkerPool
 from serving.workers.batch_process import BatchProcess
 
 ENGINE = "onnx"
@@ -79,7 +79,7 @@ POLICIES: dict[TextModelKind, SchedulingPolicy[Any]] = {
 
 
 class TextWorkerPool(BatchWorkerPool[TextModelInfo, ItemT, ResultT]):
-    """The worker process of a loaded model, with its scheduler."""
+    """The worker of a loaded model, with its scheduler."""
 
     def __init__(
         self,
@@ -89,13 +89,17 @@ class TextWorkerPool(BatchWorkerPool[TextModelInfo, ItemT, ResultT]):
         result: type[ResultT],
         clock: Clock,
         metrics: Metrics,
+        elsewhere: BatchEngineSource | None = None,
     ) -> None:
-        """Prepares the worker; `run` starts it. `warm_up_item`: computed once after the load."""
+        """Prepares the worker; `run` starts it. `warm_up_item`: computed once after the load.
+        `elsewhere`: prepares it; None: it is a child process."""
         method = RERANK if kind == "rerank" else EMBED
         load = LoadRequest(kind, offer.engine, dict(offer.options))
-        process: BatchProcess[TextModelInfo, ItemT, ResultT] = BatchProcess(
-            load, TextModelInfo, method, result, metrics, name=offer.name
-        )
+        process: BatchEngine[TextModelInfo, ItemT, ResultT]
+        if elsewhere is None:
+            process = BatchProcess(load, TextModelInfo, method, result, metrics, name=offer.name)
+        else:
+            process = elsewhere.batch_engine(load, TextModelInfo, method, result, name=offer.name)
         super().__init__(
             process, POLICIES[kind], (warm_up_item, TextPriority.SINGLE), clock, metrics
         )
@@ -153,41 +157,52 @@ CLIP_WARM_UP = ClipItem(("warm",))
 
 
 def add_text_models(
-    registry: ModelRegistry, models_dir: str, clock: Clock, metrics: Metrics
+    registry: ModelRegistry,
+    models_dir: str,
+    clock: Clock,
+    metrics: Metrics,
+    elsewhere: BatchEngineSource | None = None,
 ) -> tuple[Embedders, Rerankers, Clips]:
     """Adds the models for embeddings, for reranking, and for embeddings of texts and images to the
     registry, and returns them by name. `models_dir`: the folder that is searched for them, now and
-    when a name is unknown."""
+    when a name is unknown. `elsewhere`: runs them on other machines, so that they take no memory of
+    this one; None: child processes run them."""
 
     folder = Path(models_dir).expanduser()
 
     async def start_embedder(offer: LoadableModel) -> TextWorkerPool[EmbedItem, EmbedResult]:
-        return TextWorkerPool("embed", offer, EMBED_WARM_UP, EmbedResult, clock, metrics)
+        return TextWorkerPool("embed", offer, EMBED_WARM_UP, EmbedResult, clock, metrics, elsewhere)
 
     async def start_reranker(offer: LoadableModel) -> TextWorkerPool[RerankItem, RerankResult]:
-        return TextWorkerPool("rerank", offer, RERANK_WARM_UP, RerankResult, clock, metrics)
+        return TextWorkerPool(
+            "rerank", offer, RERANK_WARM_UP, RerankResult, clock, metrics, elsewhere
+        )
 
     async def start_clip(offer: LoadableModel) -> TextWorkerPool[ClipItem, ClipResult]:
-        return TextWorkerPool("clip", offer, CLIP_WARM_UP, ClipResult, clock, metrics)
+        return TextWorkerPool("clip", offer, CLIP_WARM_UP, ClipResult, clock, metrics, elsewhere)
+
+    def find_offers(kind: TextModelKind) -> Sequence[LoadableModel]:
+        offers = find_text_models(folder, kind)
+        return offers if elsewhere is None else [on_cluster(offer) for offer in offers]
 
     embed_loader = ModelLoader("embed", _describe, start_embedder)
     rerank_loader = ModelLoader("rerank", _describe, start_reranker)
     clip_loader = ModelLoader("clip", _describe, start_clip)
     embedders: Embedders = registry.add(
         "embed",
-        lambda: find_text_models(folder, "embed"),
+        lambda: find_offers("embed"),
         lambda offer: ServedTextModel(offer, embed_loader, registry),
         is_optional=True,
     )
     rerankers: Rerankers = registry.add(
         "rerank",
-        lambda: find_text_models(folder, "rerank"),
+        lambda: find_offers("rerank"),
         lambda offer: ServedTextModel(offer, rerank_loader, registry),
         is_optional=True,
     )
     clips: Clips = registry.add(
         "clip",
-        lambda: find_text_models(folder, "clip"),
+        lambda: find_offers("clip"),
         lambda offer: ServedClip(offer, clip_loader, registry),
         is_optional=True,
     )

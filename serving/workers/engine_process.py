@@ -8,8 +8,8 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Generic, TypeVar
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw
 
@@ -65,6 +65,8 @@ ENGINE_ERRORS: Mapping[str, type[EngineError]] = {
 InfoT = TypeVar("InfoT")
 "Type of the properties that the engine reports once it has loaded."
 
+InfoT_co = TypeVar("InfoT_co", covariant=True)
+
 ResultT = TypeVar("ResultT")
 
 CallReply = ChunkReply[Raw] | DoneReply[Raw] | EarshotError
@@ -75,9 +77,50 @@ Replies = asyncio.Queue[CallReply]
 more than the result of one call."""
 
 
+class StreamEngine(Protocol[InfoT_co]):
+    """An engine of a voice or a language model, wherever it runs: `EngineProcess`, or
+    `serving.cluster.engine.ReplicatedEngine`."""
+
+    @property
+    def pid(self) -> int | None:
+        """Number of its process on this machine; None if there is none now."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the engine can take calls now."""
+        ...
+
+    @property
+    def replicas(self) -> int:
+        """Largest number of copies of the engine, each with room for as many calls."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keeps the engine running while the context is open. `ready` reports a failed load."""
+        ...
+
+    async def ready(self) -> InfoT_co:
+        """Waits until the engine is loaded, and returns its properties. Raises EngineError and
+        ConfigError."""
+        ...
+
+    def stream(
+        self, method: str, arguments: object, part: type[ResultT], /
+    ) -> AsyncGenerator[ResultT, None]:
+        """Yields the parts of a call's result. Closing the generator cancels the call."""
+        ...
+
+    def notify(self, method: str, payload: object, /) -> None:
+        """Makes a call whose result is not needed."""
+        ...
+
+
 class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
     """Runs an engine in one child process. `run` supervises it; the other methods are for its
     callers."""
+
+    replicas = 1
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A voice in a worker process, used through the interface `Tts`."""
+"""A voice in a worker process or on the cluster, used through the interface `Tts`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ from engines.runtime.worker.payloads import (
     pcm_to_bytes,
 )
 from engines.tts.shared.text import UNKNOWN_VOICE, check_speed, choose_voice, clauses_of
-from serving.workers.engine_process import EngineProcess
+from serving.workers.engine_process import StreamEngine
 
 
 class ProcessTts:
@@ -34,7 +34,7 @@ class ProcessTts:
 
     def __init__(
         self,
-        process: EngineProcess[TtsInfo],
+        process: StreamEngine[TtsInfo],
         info: TtsInfo,
         metrics: Metrics,
         *,

@@ -35,3 +35,15 @@ class ClusterConfig(Section, frozen=True):
         PoolSettings,
         Meta(description="Replicas of each recogniser."),
     ] = PoolSettings()
+    llm: Annotated[
+        PoolSettings,
+        Meta(description="Replicas of the language model."),
+    ] = PoolSettings()
+    tts: Annotated[
+        PoolSettings,
+        Meta(description="Replicas of each voice engine."),
+    ] = PoolSettings()
+    models: Annotated[
+        PoolSettings,
+        Meta(description="Replicas of each model for embeddings or reranking."),
+    ] = PoolSettings()

@@ -1,4 +1,5 @@
-"""A pool of recognisers as Ray Serve deploys it, in its local testing mode: inside this process."""
+"""A pool of recognisers: in child processes, as replicas in this process, and as Ray Serve deploys
+it in its local testing mode."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +18,7 @@ from serving.cluster.settings import PoolSettings, ReplicaPlan
 from serving.placement.offers import LoadableModel
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.serving.cluster import scenarios
+from tests.serving.cluster.in_process import InProcessCluster
 
 pytestmark = pytest.mark.live
 
@@ -26,7 +28,14 @@ OFFER = LoadableModel("pocketsphinx", "pocketsphinx", ({},), {"cpu": 150.0})
 
 def on_ray() -> AsrReplicaPool:
     pytest.importorskip("ray", reason="Ray is not installed: the extra scale")
-    cluster = RayCluster(is_local=True)
+    return _replica_pool(RayCluster(is_local=True))
+
+
+def in_this_process() -> AsrReplicaPool:
+    return _replica_pool(InProcessCluster())
+
+
+def _replica_pool(cluster: RayCluster) -> AsrReplicaPool:
     incremental = describe(OFFER).is_incremental
     return AsrReplicaPool(
         cluster, PoolSettings(), OFFER, LoopClock(), Counts(), is_incremental=incremental
@@ -46,7 +55,7 @@ async def running(pool: AsrReplicaPool | AsrWorkerPool) -> AsyncIterator[None]:
         task.cancel()
 
 
-@pytest.mark.parametrize("create", [in_a_process, on_ray])
+@pytest.mark.parametrize("create", [in_a_process, in_this_process, on_ray])
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -72,19 +81,19 @@ class FailingHandle(ReplicaHandle):
 
     def __init__(self, handle: ReplicaHandle, losses: int) -> None:
         super().__init__(handle._handle, handle._lost)
-        self.losses = losses
+        self._real, self.losses = handle, losses
 
     async def compute(self, request: bytes, limit_s: float, session: str = "") -> bytes:
         if self.losses:
             self.losses -= 1
             raise ReplicaLost("the actor died")
-        return await super().compute(request, limit_s, session)
+        return await self._real.compute(request, limit_s, session)
 
 
 @pytest.mark.parametrize("losses", [1, TRIES])
 def test_a_lost_replica_costs_no_words_until_too_many_are_lost(losses: int) -> None:
     async def main() -> None:
-        pool = on_ray()
+        pool = in_this_process()
         async with running(pool):
             engine = pool._engine
             assert engine._handle is not None
