@@ -37,7 +37,7 @@ from devices.fleet.presence import (
     DeviceNotification,
     Presence,
 )
-from devices.wake_arbiter import WakeArbiter, plain_wake_word
+from devices.fleet.wake_arbiter import WakeArbiter, plain_wake_word
 from firmware_protocol.esphome.voice_run import RunEvent, VoiceRun
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings

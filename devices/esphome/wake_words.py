@@ -6,7 +6,7 @@ import numpy as np
 
 from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.fleet.directory import Device
-from devices.wake_arbiter import ReportedWakeWord, WakeArbiter, plain_wake_word
+from devices.fleet.wake_arbiter import ReportedWakeWord, WakeArbiter, plain_wake_word
 
 
 class SatelliteWakeWords:

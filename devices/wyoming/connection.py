@@ -13,7 +13,7 @@ from wyoming.ping import Pong
 
 from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.info import info_of

@@ -14,8 +14,8 @@ from core.conversation.ids import new_id
 from core.tasks import run_in_thread
 from devices.fleet.arbitration import WakeLevel
 from devices.fleet.directory import Device
-from devices.sound_level import SoundLevelMeter
-from devices.wake_arbiter import WakeArbiter, plain_wake_word
+from devices.fleet.sound_level import SoundLevelMeter
+from devices.fleet.wake_arbiter import WakeArbiter, plain_wake_word
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import WyomingAudioFormat, read_detect, read_format, read_timestamp
 from engines.base.wake import WakeWordDetection as Found

@@ -3,7 +3,7 @@
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
-from devices.sound_level import SoundLevelMeter
+from devices.fleet.sound_level import SoundLevelMeter
 from media.codecs.opus import InvalidOpusPacket, OpusDecoder, OpusEncoder, OpusSettings
 from media.pcm import Framer
 from pipeline.playout.playout import PACED_RATE_HZ

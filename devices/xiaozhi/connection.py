@@ -20,7 +20,7 @@ from core.ports import Clock, Metrics
 from devices.fleet.arbitration import WakeLevel
 from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
-from devices.wake_arbiter import ReportedWakeWord, WakeArbiter, plain_wake_word
+from devices.fleet.wake_arbiter import ReportedWakeWord, WakeArbiter, plain_wake_word
 from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput, WakeWordAudio
 from devices.xiaozhi.device_tools import ConnectionTools
 from devices.xiaozhi.session_bridge import SessionBridge, error_in

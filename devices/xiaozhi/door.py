@@ -19,7 +19,7 @@ from core.ports import Clock, DeviceLocation, Metrics
 from devices.fleet.directory import Device, DeviceDirectory
 from devices.fleet.ota import FirmwareFolder
 from devices.fleet.presence import Presence
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.xiaozhi.activation import PendingActivations
 from devices.xiaozhi.connection import XiaozhiConnection, XiaozhiContext
 from devices.xiaozhi.device_tools import DeviceToolProvider

@@ -9,6 +9,8 @@ from core.errors import StorageError
 from core.ports import Clock
 from devices.api.event_log import DeviceEventLog
 from devices.fleet.presence import DeviceNotification, Presence
+from devices.fleet.wake_arbiter import WakeArbiter
+from devices.fleet.wake_claims import WakeClaims
 from devices.mqtt.last_turns import LastTurns
 from devices.notices.announcement_tools import AnnouncementTools
 from devices.notices.announcements import Announcements
@@ -23,8 +25,6 @@ from devices.registry.settings import DatabaseSettingsStore
 from devices.registry.speakers import EnrolledSpeakers
 from devices.registry.voice_enrolment import VoiceEnrolment
 from devices.registry.voice_ratings import VoiceRatings
-from devices.wake_arbiter import WakeArbiter
-from devices.wake_claims import WakeClaims
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet

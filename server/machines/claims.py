@@ -17,8 +17,8 @@ import aiohttp
 
 from core.errors import StorageError
 from devices.fleet.arbitration import LATE_S, Arbitration, ArbitrationVerdict
+from devices.fleet.wake_claims import WakeClaim
 from devices.registry.machines import MachineRegistry, MachineRow
-from devices.wake_claims import WakeClaim
 from server.machines.table import MachineTable
 
 logger = logging.getLogger(__name__)

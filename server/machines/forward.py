@@ -16,8 +16,8 @@ from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
 from core.errors import EarshotError, Forbidden, OverloadedError, StorageError
+from devices.fleet.wake_claims import WakeClaim
 from devices.registry.machines import MachineRow
-from devices.wake_claims import WakeClaim
 from server.gateways.relay import is_websocket, open_client, passed_headers, relay
 from server.http.access import ACCESS, REDIRECTED, caller_of
 from server.http.edge import PASSED_ON

@@ -16,8 +16,8 @@ from core.errors import ConfigError, RequestError, StorageError
 from core.http.routes import Route
 from core.net.acceptor import open_acceptors
 from core.ports import Metrics
+from devices.fleet.wake_claims import WakeClaim, WakeClaims
 from devices.registry.machines import MachineRegistry, MachineRow
-from devices.wake_claims import WakeClaim, WakeClaims
 from server.config import Config
 from server.http.app import CLOSE_TIMEOUT_S, build
 from server.http.auth import AccessGate

@@ -11,7 +11,7 @@ from wyoming.ping import Ping
 from wyoming.wake import Detect
 
 from core.audio import Pcm
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
 from tests.devices.willow.was import servers as willow
 from tests.devices.willow.was.simulated_device import SimulatedWillow

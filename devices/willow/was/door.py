@@ -15,8 +15,8 @@ from core.ports import Clock, Metrics, WorkGuard
 from devices.fleet.directory import DeviceDirectory, DeviceSettingsStore
 from devices.fleet.ota import FirmwareFolder, image_for
 from devices.fleet.presence import Presence
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.notices.notification_urls import AudioUrlPolicy
-from devices.wake_arbiter import WakeArbiter
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore

@@ -22,8 +22,8 @@ from devices.esphome.settings import EspHomeAddress, EspHomeSettings
 from devices.esphome.sounds import Sounds
 from devices.fleet.directory import Device, DeviceClaims, DeviceProfile
 from devices.fleet.presence import DeviceActivity, Presence
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.notices.announcements import wait_for_any
-from devices.wake_arbiter import WakeArbiter
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions

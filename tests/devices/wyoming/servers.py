@@ -15,7 +15,7 @@ from wyoming.event import Event, Eventable
 from core.errors import EarshotError
 from devices.fleet.directory import ApprovalState, Device, DeviceClaims, DeviceDirectory
 from devices.fleet.presence import Presence
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings

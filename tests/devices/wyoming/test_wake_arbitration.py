@@ -8,7 +8,7 @@ from wyoming.ping import Ping
 from wyoming.wake import Detect
 
 from core.ports import Clock
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from tests.devices.wake_room import LOUD, QUIET, ROOM, WORD, stream_scene
 from tests.devices.wyoming.servers import client, send, sound, until
 from tests.pipeline.fakes import LoopClock

@@ -22,7 +22,7 @@ from core.audio import AudioFrame
 from core.errors import NotFound
 from devices.fleet.directory import Device, DeviceClaims
 from devices.fleet.presence import ConnectedDevice, DeviceEventSink, Presence
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes

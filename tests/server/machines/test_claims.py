@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import StorageError
 from devices.fleet.arbitration import WakeLevel
+from devices.fleet.wake_claims import WakeClaim
 from devices.registry.machines import MachineRow, MachineSnapshot
-from devices.wake_claims import WakeClaim
 from server.machines.claims import RoomClaims
 from server.machines.table import MachineTable
 from tests.server.machines.rows import row

@@ -9,8 +9,8 @@ from core.errors import RequestError
 from core.queues import Outbox
 from devices.fleet.directory import Device
 from devices.fleet.presence import DeviceActivity, DeviceNotification, Presence
+from devices.fleet.wake_arbiter import plain_wake_word
 from devices.notices.notification_urls import AudioUrlPolicy
-from devices.wake_arbiter import plain_wake_word
 from devices.willow.was.socket.notifications import NotificationQueue
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice

@@ -6,7 +6,7 @@ from functools import partial
 
 from core.ports import Clock
 from devices.fleet.arbitration import WakeLevel
-from devices.wake_arbiter import ReportedWakeWord, WakeArbiter
+from devices.fleet.wake_arbiter import ReportedWakeWord, WakeArbiter
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import WakeResult

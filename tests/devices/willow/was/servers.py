@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from core.net.ip_addresses import IpNetwork
 from devices.fleet.presence import Presence
-from devices.wake_arbiter import WakeArbiter
+from devices.fleet.wake_arbiter import WakeArbiter
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
 from devices.willow.was.routes import was_routes

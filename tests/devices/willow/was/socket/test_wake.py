@@ -10,8 +10,8 @@ import pytest
 
 from devices.fleet.arbitration import WakeLevel
 from devices.fleet.directory import DeviceProfile
-from devices.wake_arbiter import WakeArbiter
-from devices.wake_claims import WakeClaim, WakeClaims
+from devices.fleet.wake_arbiter import WakeArbiter
+from devices.fleet.wake_claims import WakeClaim, WakeClaims
 from tests.devices.willow.was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow.was.simulated_device import SimulatedWillow, Turn
 from tests.pipeline.fakes import LoopClock

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from devices.sound_level import SoundLevelMeter
+from devices.fleet.sound_level import SoundLevelMeter
 from media.pcm import SILENCE_DBFS
 
 

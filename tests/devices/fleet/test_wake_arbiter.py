@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from devices.fleet.arbitration import WINDOW_S, WakeLevel
-from devices.wake_arbiter import MAX_MISSED, WakeArbiter, plain_wake_word
+from devices.fleet.wake_arbiter import MAX_MISSED, WakeArbiter, plain_wake_word
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from core.audio import Pcm
 from core.ports import Clock
 from devices.fleet.arbitration import Arbitration, ArbitrationVerdict, WakeLevel
-from devices.sound_level import SoundLevelMeter
-from devices.wake_claims import WakeClaims
+from devices.fleet.sound_level import SoundLevelMeter
+from devices.fleet.wake_claims import WakeClaims
 
 logger = logging.getLogger(__name__)
 
