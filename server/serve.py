@@ -184,20 +184,9 @@ async def _serve(
                     )
                 others = link.serving_others(routes, applications[0][2], passing_on, metrics)
                 await stack.enter_async_context(others)
-                if listeners.wyoming:
-                    await stack.enter_async_context(
-                        _run_wyoming(config, listeners.wyoming, assembly, limit, member)
-                    )
-                if listeners.audiosocket:
-                    calls = _run_audiosocket(config, listeners.audiosocket, assembly, limit)
-                    await stack.enter_async_context(calls)
-                if listeners.esphome is not None and assembly.doors.esphome is not None:
-                    satellites = assembly.doors.esphome.run(listeners.esphome.sockets)
-                    await stack.enter_async_context(_when_alone(member, satellites))
-                if grpc_sockets := listeners.kserve_grpc:
-                    grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
-                    grpc = _run_grpc(grpc_sockets, assembly.doors.kserve, grpc_gate, metrics)
-                    await stack.enter_async_context(_when_alone(member, grpc))
+                await stack.enter_async_context(
+                    _other_doors(config, listeners, assembly, limit, metrics, member)
+                )
                 _log_addresses(listeners)
                 startup_s = time.monotonic() - started_s
                 if joined is not None:
@@ -216,6 +205,34 @@ async def _serve(
                 await drain(assembly.drain_group, config.server.drain_timeout_s)
     logger.info("stopped; starting again" if lifecycle.is_restart else "stopped")
     return lifecycle.is_restart
+
+
+@asynccontextmanager
+async def _other_doors(
+    config: Config,
+    listeners: BoundListeners,
+    assembly: ServerAssembly,
+    limit: AddressLimit,
+    metrics: PrometheusMetrics,
+    member: Member | None,
+) -> AsyncIterator[None]:
+    """Serves the doors with a listener of their own that speaks no HTTP, while the context is
+    open."""
+    async with AsyncExitStack() as stack:
+        if listeners.wyoming:
+            wyoming = _run_wyoming(config, listeners.wyoming, assembly, limit, member)
+            await stack.enter_async_context(wyoming)
+        if listeners.audiosocket:
+            calls = _run_audiosocket(config, listeners.audiosocket, assembly, limit)
+            await stack.enter_async_context(calls)
+        if listeners.esphome is not None and assembly.doors.esphome is not None:
+            satellites = assembly.doors.esphome.run(listeners.esphome.sockets)
+            await stack.enter_async_context(_when_alone(member, satellites))
+        if grpc_sockets := listeners.kserve_grpc:
+            grpc_gate = replace(listeners.kserve_gate, keys=assembly.named_keys)
+            grpc = _run_grpc(grpc_sockets, assembly.doors.kserve, grpc_gate, metrics)
+            await stack.enter_async_context(_when_alone(member, grpc))
+        yield
 
 
 @asynccontextmanager

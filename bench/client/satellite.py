@@ -6,6 +6,7 @@ its LEDs included. It needs the extra esphome. Tests and measurements use it.
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -126,6 +127,8 @@ class Satellite:
     first_sound_at: float | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     http: ClientSession = field(init=False, repr=False)
+    udp: socket.socket | None = None
+    "Its socket without API_AUDIO."
 
     @asynccontextmanager
     async def listening(self, port: int = 0) -> AsyncIterator[None]:
@@ -141,6 +144,8 @@ class Satellite:
                 for connection in tuple(self.connections):
                     connection.cut()
                 await self.until(lambda: not self.connections)
+                if self.udp is not None:
+                    self.udp.close()
 
     def show(self, led: Led) -> None:
         """Sets the LEDs."""
@@ -193,8 +198,26 @@ class Satellite:
         for at in range(0, len(pcm), CHUNK_SAMPLES):
             if self.subscriber is None or self.names() & {"STT_VAD_END", "RUN_END"}:
                 return
-            self.send(api.VoiceAssistantAudio(data=pcm[at : at + CHUNK_SAMPLES].tobytes()))
+            self._send_sound(pcm[at : at + CHUNK_SAMPLES].tobytes())
             await asyncio.sleep(CHUNK_SAMPLES / 16_000)
+
+    def _send_sound(self, data: bytes) -> None:
+        """Sends sound over the API, or over UDP to the port that the server has named."""
+        if self.features & API_AUDIO:
+            self.send(api.VoiceAssistantAudio(data=data))
+            return
+        if self.udp is None:
+            self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.udp.setblocking(False)
+        self.udp.sendto(data, ("127.0.0.1", self.responses[-1].port))
+
+    def received_over_udp(self) -> bytes:
+        """Returns the sound that came over UDP since the last call."""
+        sound = b""
+        with suppress(BlockingIOError):
+            while self.udp is not None:
+                sound += self.udp.recv(4096)
+        return sound
 
     async def turn(self, *words: int) -> list[str]:
         """Has a whole run with these words; returns the names of its events."""

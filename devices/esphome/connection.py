@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 
 from aioesphomeapi.client import APIClient
@@ -28,6 +28,7 @@ from devices.esphome.conversation_run import ConversationRun, RunEnd
 from devices.esphome.link import SatelliteAbilities
 from devices.esphome.sounds import PATH, Sound, Sounds, choose_format
 from devices.esphome.timer_changes import TimerChangeKind, timer_changes
+from devices.esphome.udp_audio import UdpAudio, udp_audio
 from devices.esphome.wake_words import SatelliteWakeWords
 from devices.fleet.directory import Device
 from devices.fleet.presence import (
@@ -108,7 +109,13 @@ class EspHomeConnection:
         self._services, self._settings = services, settings
         self.wake_words = SatelliteWakeWords(services.wake_arbiter, device, self._can_start)
         self._format = choose_format(abilities.formats)
-        self._base_url = f"http://{_own_host(client)}:{sounds_port}"
+        self._has_api_audio = VoiceAssistantFeature.API_AUDIO in abilities.features
+        self._peer = client.connected_address or client.address
+        self._own_address = _own_address(self._peer, client.port)
+        self._udp: UdpAudio | None = None
+        "Port for the sound of old firmware; None: its sound comes over the API."
+        host = f"[{self._own_address}]" if ":" in self._own_address else self._own_address
+        self._base_url = f"http://{host}:{sounds_port}"
         self._current: ConversationRun | None = None
         self._requested: ConversationRun | None = None
         self._is_requested = asyncio.Event()
@@ -191,7 +198,15 @@ class EspHomeConnection:
     # The connection.
 
     async def run(self) -> None:
-        """Serves the device. Raises APIConnectionError when it does not take the subscription."""
+        """Serves the device. Raises APIConnectionError when it does not take the subscription,
+        OSError when no port can be opened for its sound."""
+        async with AsyncExitStack() as stack:
+            if not self._has_api_audio:
+                port = udp_audio(self._peer, self._own_address, self._take_audio)
+                self._udp = await stack.enter_async_context(port)
+            await self._run()
+
+    async def _run(self) -> None:
         self._subscribe()
         try:
             with single_error():
@@ -217,11 +232,10 @@ class EspHomeConnection:
             self._unsubscribe()
 
     def _subscribe(self) -> None:
-        has_api_audio = VoiceAssistantFeature.API_AUDIO in self._abilities.features
         self._end_subscription = self._client.subscribe_voice_assistant(
             handle_start=self._handle_start,
             handle_stop=self._handle_stop,
-            handle_audio=self._handle_audio if has_api_audio else None,
+            handle_audio=self._handle_audio if self._has_api_audio else None,
             handle_announcement_finished=self._handle_played,
         )
 
@@ -300,7 +314,8 @@ class EspHomeConnection:
     async def _handle_start(
         self, conversation_id: str, flags: int, audio_settings: object, phrase: str | None
     ) -> int | None:
-        """Begins a run. Returns 0: audio comes over the API. None: refused."""
+        """Begins a run. Returns 0: audio comes over the API; a port: it comes there. None:
+        refused."""
         if flags & USE_WAKE_WORD:
             logger.warning(
                 "! esphome device %s wants the server to detect its wake word; set its"
@@ -308,9 +323,6 @@ class EspHomeConnection:
                 self._device.id,
             )
             self._services.presence.note_error(self._device.id, "wake_word_on_server")
-            return None
-        if VoiceAssistantFeature.API_AUDIO not in self._abilities.features:
-            self._services.presence.note_error(self._device.id, "audio_over_udp")
             return None
         if self._requested is not None:
             self._drop(self._requested)
@@ -323,7 +335,7 @@ class EspHomeConnection:
             self.wake_words.report(self._requested, phrase)
         self._is_requested.set()
         self._services.presence.note_change()
-        return 0
+        return 0 if self._udp is None else self._udp.port
 
     async def _handle_stop(self, is_abort: bool) -> None:
         run = self._requested or self._current
@@ -335,6 +347,9 @@ class EspHomeConnection:
             run.end_of_audio()
 
     async def _handle_audio(self, data: bytes, data2: bytes | None) -> None:
+        self._take_audio(data)
+
+    def _take_audio(self, data: bytes) -> None:
         run = self._requested or self._current
         if run is not None:
             run.audio(data)
@@ -355,6 +370,9 @@ class EspHomeConnection:
                 )
 
     def send_sound(self, pcm: bytes) -> None:
+        if self._udp is not None:
+            self._udp.send(pcm)
+            return
         with suppress(APIConnectionError):
             self._client.send_voice_assistant_audio(pcm)
 
@@ -370,8 +388,7 @@ class EspHomeConnection:
         return is_talking or self._announcer.is_announcing
 
     def _can_start(self) -> bool:
-        has_microphone = VoiceAssistantFeature.API_AUDIO in self._abilities.features
-        return has_microphone and not self._is_busy
+        return not self._is_busy
 
     def _new_run(self) -> ConversationRun:
         sound = self._services.sounds.open(self._format.kind)
@@ -459,11 +476,9 @@ class EspHomeConnection:
         return f"{self._base_url}{PATH}/{sound.name}"
 
 
-def _own_host(client: APIClient) -> str:
-    """Returns this machine's address as the device reaches it, as the host of a URL."""
-    peer = client.connected_address or client.address
+def _own_address(peer: str, port: int) -> str:
+    """Returns this machine's address as the device at this address reaches it."""
     family = socket.AF_INET6 if ":" in peer else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((peer, client.port))  # sends nothing, but chooses the route
-        host = str(probe.getsockname()[0])
-    return f"[{host}]" if ":" in host else host
+        probe.connect((peer, port))  # sends nothing, but chooses the route
+        return str(probe.getsockname()[0])

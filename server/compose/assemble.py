@@ -192,12 +192,10 @@ async def assemble(
             run_home_assistant(config.home_assistant, home, clock, metrics, guards)
         )
         home_tools = (demo_home_tools,) if home_assistant is None else home_assistant.providers
-        own_tools = (*home_tools, *skills, devices.tools, devices.voice_enrolment)
         make_toolbox = partial(_toolbox, config, guards, metrics, tool_override)
-        room_tools = (devices.announcement_tools,) if config.tools.rooms else ()
-        toolbox = make_toolbox((*own_tools, *room_tools, *configured_providers))
-        house_tools = (*home_tools, *skills, devices.announcement_tools)
-        mcp_toolbox = make_toolbox(mcp_tools(config.mcp_server, house_tools, configured_providers))
+        toolbox, mcp_toolbox = _toolboxes(
+            config, make_toolbox, (*home_tools, *skills), devices, configured_providers
+        )
         if home_assistant is None:
             check_guarded_devices(guards, home)
         trace = trace_sink or stack.enter_context(open_trace(config.trace.path))
@@ -239,6 +237,22 @@ async def assemble(
         )
         for task in background:
             task.cancel()
+
+
+def _toolboxes(
+    config: Config,
+    make: Callable[[Sequence[ToolProvider]], Toolbox],
+    house_tools: Sequence[ToolProvider],
+    devices: DeviceServices,
+    configured: Sequence[ToolProvider],
+) -> tuple[Toolbox, Toolbox]:
+    """Returns the tools of the assistant, and those of the MCP server. `house_tools`: those of the
+    home, and skills. `configured`: those that the settings add."""
+    rooms = devices.announcement_tools
+    asked_rooms = (rooms,) if config.tools.rooms else ()
+    own = (*house_tools, devices.tools, devices.voice_enrolment, *asked_rooms)
+    offered = mcp_tools(config.mcp_server, (*house_tools, rooms), configured)
+    return make((*own, *configured)), make(offered)
 
 
 def _toolbox(

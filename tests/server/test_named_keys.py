@@ -129,6 +129,7 @@ def test_every_route_states_one_scope(server: Keyed) -> None:
         "/v1/settings",
         "/v1/server",
         "/v1/esphome/satellites",
+        "/v1/speakers/{id}/telephone_numbers",
         "/earshot/home",
         "/metrics",
     )

@@ -2,11 +2,12 @@
 
 import asyncio
 import base64
+import socket
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 
 import pytest
 
-from bench.client.satellite import API_AUDIO, PLAYER, Satellite, api
+from bench.client.satellite import API_AUDIO, RAW, Satellite, api
 from core.audio import AudioFrame
 from devices.esphome.conversation_run import TURN_LIMIT_S
 from devices.fleet.presence import DeviceNotification
@@ -133,17 +134,34 @@ def test_speech_without_an_end_is_answered() -> None:
     against(act)
 
 
-def test_audio_over_udp_is_refused() -> None:
+def test_sound_of_old_firmware_comes_and_goes_over_udp() -> None:
     """Firmware before 2024, and every version without the flag."""
 
     async def act(scene: Scene, satellite: Satellite) -> None:
         await satellite.subscribed()
-        satellite.start()
-        await satellite.until(lambda: satellite.responses)
-        assert satellite.responses[0].error
-        assert scene.errors == ["audio_over_udp"]
+        await satellite.turn(ONE)
+        assert not satellite.responses[0].error
+        assert satellite.responses[0].port > 0
+        assert satellite.data("STT_END") == {"text": "one"}
+        assert satellite.raw_sound == b""
+        assert len(satellite.received_over_udp()) == 2 * 16_000
 
-    against(act, Scene(Satellite(features=PLAYER & ~API_AUDIO)))
+    against(act, Scene(Satellite(features=RAW & ~API_AUDIO), tts=ToneTts(1000)))
+
+
+def test_packets_of_another_address_are_not_heard() -> None:
+    async def act(scene: Scene, satellite: Satellite) -> None:
+        await satellite.subscribed()
+        satellite.start()
+        await satellite.until(satellite.names)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(("127.0.0.2", 0))
+            for _ in range(20):
+                stranger.sendto(bytes(1024), ("127.0.0.1", satellite.responses[0].port))
+        await scene.idle()
+        assert scene.errors == ["no_audio"]
+
+    against(act, Scene(Satellite(features=RAW & ~API_AUDIO)))
 
 
 def test_an_answer_that_is_replaced_is_stopped_on_the_device() -> None:
