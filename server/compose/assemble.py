@@ -37,7 +37,7 @@ from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
 from server.compose.llm_and_tts import FALLBACK_TTS, warm_other_languages
 from server.compose.mcp_server import mcp_server_routes, mcp_tools
-from server.compose.plugins import choose_plugins, log_unused_plugins
+from server.compose.plugins import ChosenPlugin, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.settings import CallerDefaults, RunningEngines, SessionDefaults
 from server.compose.tools import check_guarded_devices, configured_tools, warn_of_unknown_tools
@@ -181,13 +181,10 @@ async def assemble(
         demo_home_tools = HomeTools(home, guards)
         # Names of built-in tools are reserved: a tool of another package must not take one.
         reserved_names = _tool_names((demo_home_tools, *skills), config.language)
-        await asyncio.to_thread(log_unused_plugins, config)
         configured_providers = await stack.enter_async_context(
             configured_tools(config.tools, reserved_names)
         )
-        door_plugins = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
-        for plugin in door_plugins:
-            logger.info("door of %s", plugin.label)
+        door_plugins = await _door_plugins(config)
         home_assistant = await stack.enter_async_context(
             run_home_assistant(config.home_assistant, home, clock, metrics, guards)
         )
@@ -237,6 +234,16 @@ async def assemble(
         )
         for task in background:
             task.cancel()
+
+
+async def _door_plugins(config: Config) -> Sequence[ChosenPlugin]:
+    """Returns the doors of other packages that the settings name, and logs them and the plugins
+    that are not named."""
+    await asyncio.to_thread(log_unused_plugins, config)
+    chosen = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
+    for plugin in chosen:
+        logger.info("door of %s", plugin.label)
+    return chosen
 
 
 def _toolboxes(
