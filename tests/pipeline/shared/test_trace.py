@@ -82,7 +82,11 @@ def test_a_trace_names_the_pacing_and_with_sound_also_the_place() -> None:
         one, kept = traced(sound=sound)
         one.settings(SETTINGS, "client", DeviceLocation("Attic", "dev_1"))
         assert kept.records[0]["paced_by"] == "client"
-        place = {"area": "Attic", "device_id": "dev_1", "caller": ""} if sound else None
+        place = (
+            {"area": "Attic", "device_id": "dev_1", "caller": "", "caller_id": ""}
+            if sound
+            else None
+        )
         assert kept.records[0].get("place") == place
 
 
