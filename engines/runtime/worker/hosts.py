@@ -266,7 +266,8 @@ class StreamHost:
         self._end = asyncio.Event()
         self._has_started = Event()
         self._calls = asyncio.TaskGroup()
-        self._thread = Thread(target=self._run, name=f"{name}-calls")
+        # A daemon: a process that ends without `close`, as with Ray, must not wait for it.
+        self._thread = Thread(target=self._run, name=f"{name}-calls", daemon=True)
         self._thread.start()
         self._has_started.wait()
 
