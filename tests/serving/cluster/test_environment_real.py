@@ -20,8 +20,8 @@ FOLDER = "tests/serving/cluster"
 
 
 def environment_with_ray() -> Path:
-    """Returns the interpreter of an environment with Ray, which is made once and kept. Skips the
-    test if the packages cannot be had."""
+    """Returns the interpreter of an environment with Ray, which is made once and kept. It has pip,
+    which fetches weights. Skips the test if the packages cannot be had."""
     STATE.mkdir(parents=True, exist_ok=True)
     wanted = (ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode()
     folder = STATE / f"ray-{crc32(wanted):08x}"
@@ -29,7 +29,7 @@ def environment_with_ray() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             try:
-                make_environment(folder, "-e", f"{ROOT}[dev,scale]")
+                make_environment(folder, "pip", "-e", f"{ROOT}[dev,scale]")
             except (CalledProcessError, TimeoutExpired) as error:
                 require(False, f"Ray cannot be installed here: {error}")
             (folder / "complete").touch()
