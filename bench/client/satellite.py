@@ -113,7 +113,7 @@ class Satellite:
     fetched: list[tuple[str, bytes]] = field(default_factory=list)
     "Content type and bytes of each fetch."
     arrivals: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
-    "Of each piece of the last sound: seconds of the loop's clock, and the bytes so far."
+    "Arrival of each piece of the last sound: seconds of the loop's clock, and the bytes so far."
     raw_sound: bytes = b""
     responses: list[Any] = field(default_factory=list)
     "Answers to its requests to start."

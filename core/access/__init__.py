@@ -1,1 +1,1 @@
-"""Who may do what and how often: named keys, and limits of requests and sessions."""
+"""Named keys with their scopes, and limits of requests and sessions."""

@@ -1,1 +1,1 @@
-"""What other installed packages add, and which private names of libraries this project uses."""
+"""Plugins of other installed packages, and private names of libraries that this project uses."""

@@ -1,1 +1,1 @@
-"""What all doors of devices share: directory, arbitration, pairing, presence, updates."""
+"""Services that all doors of devices share: directory, arbitration, pairing, presence, updates."""

@@ -143,7 +143,7 @@ class DeviceSwitch:
 
     id: str
     name: str
-    "As the device names it."
+    "Name that the device itself gives it."
     is_on: bool
 
 
@@ -153,7 +153,7 @@ class DeviceSelect:
 
     id: str
     name: str
-    "As the device names it."
+    "Name that the device itself gives it."
     options: tuple[str, ...]
     choice: str
 

@@ -1,1 +1,1 @@
-"""What the server says to devices by itself: announcements, and notifications by URL."""
+"""Announcements that the server makes by itself, and notifications by URL."""

@@ -42,7 +42,7 @@ SOCKET_PATHS = ("/v1/realtime", "/v1/live/sessions")
 
 @dataclass(frozen=True, slots=True)
 class OwnMachine:
-    """What the forwarder must know about this server."""
+    """Facts about this server that the forwarder needs."""
 
     fingerprint: str
     load: Callable[[], float]

@@ -39,7 +39,7 @@ MAX_CLAIM_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What a server tells the others about itself."""
+    """Facts that a server tells the others about itself."""
 
     sessions: Callable[[], int]
     "Returns the number of sessions of this machine."

@@ -46,7 +46,7 @@ class MachineEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class SealedRequest:
-    """What a seal is made for: it opens nothing else."""
+    """The one request for which a seal is made. The seal is valid for no other request."""
 
     method: str
     target: str

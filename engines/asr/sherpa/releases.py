@@ -24,8 +24,8 @@ class SherpaRelease(Struct, frozen=True, forbid_unknown_fields=True):
     languages: tuple[str, ...]
     "ISO 639-1 codes of the languages that it knows."
     use: Literal["words", "keywords", "voices", "punctuation"] = "words"
-    """What it recognises: words, wake words, or people by their voices; or that it adds
-    punctuation. A release for voices is one file, and its name has no prefix."""
+    """Its task: to recognise words, wake words, or people by their voices; or to add punctuation. A
+    release for voices is one file, and its name has no prefix."""
     is_streaming: bool = False
     "True: it writes words while the user speaks."
     size_mb: int | None = None

@@ -7,13 +7,20 @@ from contextlib import aclosing
 from core.conversation.usage import RateLimits, TokenUsage
 from core.errors import ContextLengthExceeded, EngineError, RemoteProtocolError
 from core.ports import ToolSpec
-from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
+from engines.base import (
+    AS_CONFIGURED,
+    AnswerFormat,
+    CallDelta,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+)
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk, usage_of
 from engines.llm.openai.completion_stream import ChatCompletionStream
 from engines.llm.openai.context_length import REFUSAL_STATUSES, is_about_length, is_length_refusal
 from engines.llm.openai.pass_through import ForwardedEvents, forward_error
-from engines.llm.openai.response_format import response_format
 from engines.llm.openai.server_info import (
     LLAMA_CPP_OWNER,
     ServerInfo,
@@ -263,7 +270,7 @@ class OpenAiLlm:
             "top_p": options.top_p,
             "reasoning_effort": options.reasoning_effort,
             "parallel_tool_calls": options.parallel_tool_calls if has_tools else None,
-            "response_format": response_format(options.answer_format),
+            "response_format": _response_format(options.answer_format),
             "max_tokens": max(1, min(max_tokens, server.context_tokens // CONTEXT_PER_ANSWER)),
             **server.penalty_fields(options.repetition_penalty),
             **(server.no_thinking_fields() if self._forbids_thinking(options) else {}),
@@ -287,3 +294,18 @@ class OpenAiLlm:
 
     def _error(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")
+
+
+def _response_format(form: AnswerFormat | None) -> Mapping[str, object] | None:
+    """Returns the field `response_format` of a chat request; None: it is left out.
+
+    llama-server, vLLM, Ollama and OpenAI read this form. See OpenAI's guide to structured outputs:
+    https://platform.openai.com/docs/guides/structured-outputs
+    """
+    if form is None:
+        return None
+    if form.schema is None:
+        return {"type": "json_object"}
+    schema = {"name": form.name, "schema": form.schema, "strict": form.is_strict}
+    given = {name: value for name, value in schema.items() if value is not None}
+    return {"type": "json_schema", "json_schema": given}

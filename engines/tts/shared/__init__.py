@@ -1,1 +1,1 @@
-"""What several voices share: times of words, a thread that can be stopped, texts."""
+"""Code that several voices share: times of words, a thread that can be stopped, texts."""

@@ -23,7 +23,7 @@ class FakeLive:
     timing: Mapping[str, float] | None = None
     heard: list[str] = field(default_factory=list)
     notices: list[DeviceNotification] = field(default_factory=list)
-    "What it played, whole."
+    "The announcements that it played, each of them whole."
     told: list[str] = field(default_factory=list)
     is_stuck: bool = False
 

@@ -1,4 +1,4 @@
-"""What stock firmware does that its protocol does not say, and peers that do not speak it."""
+"""Habits of stock firmware that its protocol does not describe, and peers that do not speak it."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What belongs to one person is left out of the prompts of others who speak in the conversation."""
+"""Exchanges of one person are left out of the prompts of others who speak in the conversation."""
 
 import pytest
 
